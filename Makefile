@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' \
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' \
 		$(MAKEFILE_LIST)
 
 .PHONY: install
@@ -93,6 +93,10 @@ types: $(INSTALLED)  ## check the types
 .PHONY: bench
 bench: $(BENCH_INSTALLED)  ## compare with XGBoost, LightGBM and others (many minutes)
 	$(BIN)/python -m benchmarks.fit
+
+.PHONY: bench-quick
+bench-quick: $(BENCH_INSTALLED)  ## compare with XGBoost and with the last release; RECORD=1 records
+	$(BIN)/python -m benchmarks.quick $(if $(RECORD),--record)
 
 .PHONY: clean
 clean:  ## remove .venv, caches and everything else that was made here

@@ -1,7 +1,7 @@
 """Train one library once in a separate process, and print the times as JSON.
 
-`benchmarks.fit` and `benchmarks.sparse` run it. Arguments: library, folder of
-arrays, classes, rounds, threads.
+`benchmarks.runs` runs it. Arguments: library, folder of arrays, classes, rounds,
+threads.
 """
 
 from __future__ import annotations

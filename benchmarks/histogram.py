@@ -1,8 +1,11 @@
-"""Speed of the histogram kernel for nodes of all rows and of few rows.
+"""Speed of the histogram kernel at each level of a tree.
 
 python -m benchmarks.histogram
 
-The unit is one feature of one row: one addition to a histogram bin.
+The unit is one feature of one row: one addition to a histogram bin. One node of each
+pair of siblings is built, so that a level reads half of the rows once, scattered over
+memory: a single small node, built again and again, would stay in the cache.
+Figures of what was tried are in docs/decisions/0024-scattered-rows-in-histograms.md.
 """
 
 from __future__ import annotations
@@ -24,8 +27,7 @@ from hornbeam.kernels.layout import (
 )
 from hornbeam.kernels.team import lease
 
-#: One node has one of this many rows.
-THINNING = (1, 2, 4, 16, 64, 256)
+LEVELS = (0, 1, 2, 3, 4, 5, 7, 9, 11)
 
 
 def main() -> None:
@@ -50,17 +52,23 @@ def main() -> None:
     wide = np.empty((2, 0), np.int64)
     for threads in arguments.threads:
         scratch = np.zeros((threads, packed_cells.sum()), np.int64)
-        slabs = np.zeros((threads, 2, int(offsets[-1])), np.int64)
-        for thin in THINNING:
-            # As after splits: a subset of the rows in ascending order.
-            node = np.flatnonzero(rng.random(n_rows) < 1 / thin).astype(np.uint32)
+        for level in LEVELS:
+            # As after splits: the rows of a node are ascending and spread over all.
+            owner = rng.integers(0, 1 << level, n_rows)
             rows = np.zeros((2, n_rows), np.uint32)
-            rows[0, : node.size] = node
-            tasks = np.zeros((threads, 7), np.int64)
-            tasks[:, 0] = np.arange(threads)
-            tasks[:, 2:4] = shares(0, node.size, threads)
+            rows[0] = np.argsort(owner, kind="stable")
+            ends = np.cumsum(np.bincount(owner, minlength=1 << level))
+            n_nodes = max(ends.size // 2, 1)
+            bounds = np.column_stack([np.append(0, ends[:-1]), ends])[:n_nodes]
+            joins = np.empty((0, 5), np.int64)
+            if level == 0:
+                bounds = shares(0, n_rows, threads)
+                joins = np.array([[0, 1, threads, 0, offsets[-1]]], np.int64)
+            tasks = np.zeros((len(bounds), 7), np.int64)
+            tasks[:, 0] = np.arange(len(bounds))
+            tasks[:, 2:4] = bounds
             tasks[:, 5] = n_features
-            joins = np.array([[0, 1, threads, 0, offsets[-1]]], np.int64)
+            slots = np.zeros((len(bounds), 2, int(offsets[-1])), np.int64)
             inputs = (
                 tasks,
                 joins,
@@ -68,14 +76,15 @@ def main() -> None:
                 rows,
                 QuantisedGradients(packed, wide),
                 scratch,
-                HistogramSlots(slabs[:1], slabs[1:], 0),
+                HistogramSlots(slots[:n_nodes], slots[n_nodes:], 0),
             )
             with lease(threads) as team:
                 seconds = seconds_of(
                     arguments.repeats, team.run, build_histograms, threads, *inputs
                 )
-            what = "all rows" if thin == 1 else f"one row in {thin}"
-            report.add(what, threads, node.size * n_features, seconds)
+            n_cells = (bounds[:, 1] - bounds[:, 0]).sum() * n_features
+            what = f"level {level}, {n_rows >> level:,} rows a node"
+            report.add(what, threads, int(n_cells), seconds)
     report.finish()
 
 

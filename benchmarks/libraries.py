@@ -24,19 +24,31 @@ PENALTY = 1.0
 
 @dataclass(frozen=True)
 class Task:
-    """The task: numbers of classes, rounds and threads."""
+    """The task: numbers of classes, rounds and threads, and the size of trees.
+
+    Attributes
+    ----------
+    depth
+        Maximum depth of trees.
+    leaves
+        If not 0, trees grow leaf by leaf up to this many leaves, to any depth.
+    """
 
     n_classes: int
     rounds: int
     threads: int
+    depth: int = DEPTH
+    leaves: int = 0
 
     def xgboost_parameters(self) -> dict[str, Any]:
         """Return the parameters by the names that three libraries have in common."""
         many = {"objective": "multi:softprob", "num_class": self.n_classes}
+        by_leaf = {"grow_policy": "lossguide", "max_leaves": self.leaves}
         return {
             **({"objective": "binary:logistic"} if self.n_classes == 2 else many),
+            **(by_leaf if self.leaves else {}),
             "tree_method": "hist",
-            "max_depth": DEPTH,
+            "max_depth": 0 if self.leaves else self.depth,
             "max_bin": BINS,
             "learning_rate": LEARNING_RATE,
             "reg_lambda": PENALTY,
@@ -84,8 +96,8 @@ def fit_lightgbm(
     many = {"objective": "multiclass", "num_class": task.n_classes}
     parameters = {
         **({"objective": "binary"} if task.n_classes == 2 else many),
-        "max_depth": DEPTH,
-        "num_leaves": 2**DEPTH,
+        "max_depth": 0 if task.leaves else task.depth,
+        "num_leaves": task.leaves or 2**task.depth,
         # LightGBM counts missing values as one of its 256 one-byte bins.
         "max_bin": BINS - 1,
         "learning_rate": LEARNING_RATE,
@@ -112,8 +124,8 @@ def fit_sklearn(x: np.ndarray, y: np.ndarray, task: Task) -> Predict:
 
     model = HistGradientBoostingClassifier(
         max_iter=task.rounds,
-        max_depth=DEPTH,
-        max_leaf_nodes=None,
+        max_depth=None if task.leaves else task.depth,
+        max_leaf_nodes=task.leaves or None,
         max_bins=BINS - 1,
         learning_rate=LEARNING_RATE,
         l2_regularization=PENALTY,

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.data import SPARSE_SETS
-from benchmarks.fit import run_all, values_of
 from benchmarks.libraries import LIBRARIES, PACKAGES
 from benchmarks.machine import add_output_option, describe, write
+from benchmarks.runs import run_all, values_of
 
 
 def parse_arguments() -> argparse.Namespace:

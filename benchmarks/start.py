@@ -32,13 +32,15 @@ LIBRARIES[{library!r}](x, y, Task(n_classes=2, rounds={rounds}, threads=1))
 """
 
 
-def seconds_of(code: str, cache: str) -> tuple[float, float]:
-    """Return wall and CPU seconds of a new Python process that runs `code`."""
+def seconds_of(code: str, cache: str | None = None) -> tuple[float, float]:
+    """Return wall and CPU seconds of a new Python process that runs `code`.
+
+    `cache` is the folder of its Numba cache; None: that of this process.
+    """
+    own_cache = {} if cache is None else {"NUMBA_CACHE_DIR": cache}
     cpu_start, wall_start = _child_seconds(), time.perf_counter()
     subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "NUMBA_CACHE_DIR": cache},
-        check=True,
+        [sys.executable, "-c", code], env={**os.environ, **own_cache}, check=True
     )
     return time.perf_counter() - wall_start, _child_seconds() - cpu_start
 

@@ -30,7 +30,10 @@ from hornbeam.kernels.team import Team
 
 __all__ = ["DenseRows", "HistogramBuilder"]
 
-#: Packed histogram bins of one task: what fits in the second-level cache.
+#: Most columns of one task (measured: with 30 to 40 columns of bytes most of the sums
+#: are found in the first-level cache; fewer read rows and gradients more often).
+_TASK_COLUMNS = 40
+#: Most packed histogram bins of one task.
 _SCRATCH_BINS = 1 << 16
 _NO_WIDE = np.empty((2, 0), np.int64)
 
@@ -261,11 +264,14 @@ class HistogramBuilder:
         self._columns = columns.astype(np.uint64)
         bins = self._packed_bins[columns]
         ends = np.cumsum(bins)
+        n_tasks = -(-columns.size // _TASK_COLUMNS)
+        most_columns = -(-columns.size // max(n_tasks, 1))
         blocks = [0]
         while blocks[-1] < columns.size:
             begin = blocks[-1]
             most = int(ends[begin] - bins[begin]) + self._scratch.shape[1]
-            blocks.append(int(np.searchsorted(ends, most, side="right")))
+            fitting = int(np.searchsorted(ends, most, side="right"))
+            blocks.append(min(fitting, begin + most_columns))
         self._blocks = np.array(blocks)
         first = np.repeat(self._blocks[:-1], np.diff(self._blocks))
         self._starts = (ends - bins - (ends - bins)[first]).astype(np.uint64)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.node_constraints import NodeConstraints
@@ -75,7 +76,15 @@ class RowSample:
 
 @dataclass(frozen=True, slots=True)
 class SplitParams:
-    """The training parameters of the split search and of leaf weights."""
+    """The training parameters of the split search and of leaf weights.
+
+    Attributes
+    ----------
+    rules
+        Those that kernels need.
+    counts_rows
+        Whether the split search needs row counts.
+    """
 
     reg_lambda: float
     reg_alpha: float
@@ -89,15 +98,11 @@ class SplitParams:
     default_direction: str = "learn"
     opt_dense_col: float = 1.0
 
-    @property
-    def counts_rows(self) -> bool:
-        """Whether the split search needs row counts."""
-        return self.min_samples_leaf > 1 or self.path_smooth > 0.0 or self.rows_cost
+    rules: SplitRules = field(init=False, repr=False, compare=False)
+    counts_rows: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def rules(self) -> SplitRules:
-        """The parameters that kernels need."""
-        return SplitRules(
+    def __post_init__(self) -> None:
+        rules = SplitRules(
             float(self.reg_lambda),
             float(self.reg_alpha),
             float(self.max_delta_step),
@@ -107,6 +112,9 @@ class SplitParams:
             float(self.min_samples_leaf),
             float(self.path_smooth),
         )
+        counts = self.min_samples_leaf > 1 or self.path_smooth > 0.0 or self.rows_cost
+        object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "counts_rows", counts)
 
 
 class GradientSource(Protocol):
@@ -115,13 +123,15 @@ class GradientSource(Protocol):
     def write_gradients(
         self,
         team: Any,
-        margins: NDArray[np.float64],
-        targets: NDArray[np.float64],
-        weights: NDArray[np.float64] | None,
+        rows: LossRows,
         gradients: NDArray[np.floating[Any]],
         hessians: NDArray[np.floating[Any]],
-    ) -> None:
-        """Write a gradient and a hessian for each output and row."""
+    ) -> NDArray[np.float64]:
+        """Write a gradient and a hessian for each output and row, (outputs, rows).
+
+        Leaf values that the rows lack are added to their margins first. Returns the
+        largest |g| and |h| of each output, (outputs, 2); infinite or NaN where one is.
+        """
 
 
 class GradientRows(Protocol):

@@ -7,6 +7,7 @@ the parts (blocks, workers) that the rows are stored in.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import frexp, isfinite, ldexp
 from typing import NamedTuple
 
 import numpy as np
@@ -42,12 +43,12 @@ _OUTLIERS = 16
 _MAX_BITS = 51
 #: The inverse of a scale has to be finite.
 _MIN_EXPONENT = -900
-_PACKED_BITS = np.array([COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS])
-_PACKED_RANGE = 1 << _PACKED_BITS
+#: The range of |g| and h in packed units.
+_PACKED_RANGE = 1 << COARSE_GRADIENT_BITS, 1 << COARSE_HESSIAN_BITS
 
 
 class QuantisationScales(NamedTuple):
-    """Powers of two, (..., 2) float64: the value of one unit of g and of h.
+    """Powers of two, (columns, 2) float64: the value of one unit of g and of h.
 
     Attributes
     ----------
@@ -82,8 +83,12 @@ class TreeScales(NamedTuple):
 
 
 def choose_scales(largest: Floats, n_rows: int) -> QuantisationScales:
-    """Return the scales for these largest |g| and |h|, (..., 2), of `n_rows` rows."""
-    if not np.isfinite(largest.max()):  # NaN if one is NaN
+    """Return the scales for these largest |g| and |h|, (columns, 2), of `n_rows` rows.
+
+    Without NumPy, whose calls take longer than the few numbers of most trees.
+    """
+    pairs = largest.tolist()
+    if not all(isfinite(g) and isfinite(h) for g, h in pairs):
         raise DataError(
             "a gradient or hessian is not a finite float32 number: labels, "
             "weights or base margins are too large, or the learning rate makes "
@@ -91,12 +96,21 @@ def choose_scales(largest: Floats, n_rows: int) -> QuantisationScales:
             "learning_rate",
             code=ErrorCode.FLOAT_OVERFLOW,
         )
-    exponents = np.frexp(largest)[1]  # largest < 2**exponent
     wide_bits = min(_MAX_BITS, SUM_BITS - n_rows.bit_length())
     return QuantisationScales(
-        np.ldexp(1.0, np.maximum(exponents - _PACKED_BITS, _MIN_EXPONENT)),
-        np.ldexp(1.0, np.maximum(exponents - wide_bits, _MIN_EXPONENT)),
+        np.array(
+            [
+                (_unit(g, COARSE_GRADIENT_BITS), _unit(h, COARSE_HESSIAN_BITS))
+                for g, h in pairs
+            ]
+        ),
+        np.array([(_unit(g, wide_bits), _unit(h, wide_bits)) for g, h in pairs]),
     )
+
+
+def _unit(largest: float, bits: int) -> float:
+    """Return the power of two of which `largest` is less than ``2**bits``."""
+    return ldexp(1.0, max(frexp(largest)[1] - bits, _MIN_EXPONENT))
 
 
 def packed_is_enough(
@@ -111,10 +125,16 @@ def packed_is_enough(
     units, both (columns, 2). Hessians of a custom objective may be negative, for which
     the packed half has no sign.
     """
-    means = (magnitudes - _OUTLIERS * _PACKED_RANGE) / n_rows
-    enough = (means >= _MIN_MEAN_UNITS) | (largest == 0.0)
-    columns = zip(least_hessians.tolist(), enough.tolist(), strict=True)
-    return [least >= 0.0 and all(own) for least, own in columns]
+    return [
+        least >= 0.0
+        and all(
+            (total - _OUTLIERS * most) / n_rows >= _MIN_MEAN_UNITS or value == 0.0
+            for value, total, most in zip(values, totals, _PACKED_RANGE, strict=True)
+        )
+        for values, least, totals in zip(
+            largest.tolist(), least_hessians.tolist(), magnitudes.tolist(), strict=True
+        )
+    ]
 
 
 def quantise_tree(
@@ -171,7 +191,8 @@ def quantise_tree(
         histogram = np.where(np.array(is_packed)[:, None], packed, wide[-n_columns:])
     row_unit = 0
     if is_packed[-1]:
-        row_unit = _row_unit(largest[-1, 1] / packed[-1, 1], magnitudes[-1, 1], n_rows)
+        most = largest[-1, 1].item() / packed[-1, 1].item()
+        row_unit = _row_unit(most, magnitudes[-1, 1].item(), n_rows)
     return TreeScales(histogram, wide, row_unit)
 
 
@@ -181,5 +202,5 @@ def _row_unit(largest: float, total: int, n_rows: int) -> int:
     `largest` is the largest hessian and `total` the sum of all, in packed units.
     """
     # No row has more, so all rows have this value exactly if their sum says so.
-    unit = min(round(largest), int(_PACKED_RANGE[1]) - 1)
+    unit = min(round(largest), _PACKED_RANGE[1] - 1)
     return unit if total == n_rows * unit else 0

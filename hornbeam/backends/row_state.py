@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, RowSample
-from hornbeam.kernels.gradients import find_extent, quantise, widen
+from hornbeam.kernels.gradients import LossRows, find_largest, quantise, widen
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
+from hornbeam.kernels.margins import add_leaf_values
 from hornbeam.kernels.multi_output import mix_outputs
-from hornbeam.kernels.partition import add_leaf_values, sum_leaves
+from hornbeam.kernels.partition import sum_leaves
 from hornbeam.kernels.sampling import (
     GradientSampling,
     draw_by_size,
@@ -40,12 +41,6 @@ Pair = tuple[Any, Any]
 
 #: The cost of one iteration of a loop over rows, in histogram bins.
 CELLS_PER_ROW = 8
-
-#: Masks of all bits but the sign, for gradients of 4 and 8 bytes.
-_ABSOLUTE_BITS: dict[int, Any] = {
-    4: np.int32(2**31 - 1),
-    8: np.int64(2**63 - 1),
-}
 
 _NO_PACKED, _NO_WIDE = np.empty(0, np.int64), np.empty((2, 0), np.int64)
 
@@ -148,7 +143,7 @@ class GradientColumn:
             self.packed,
             magnitudes,
         )
-        return magnitudes.sum(axis=0)
+        return np.add.reduce(magnitudes)
 
     def widen(self) -> None:
         """Quantise to wide pairs."""
@@ -167,7 +162,7 @@ class GradientColumn:
         threads = self._team.threads_for(CELLS_PER_ROW * self._n_rows)
         sums = np.zeros((threads, n_leaves + 1, 2), np.int64)
         self._team.run(sum_leaves, threads, leaf_of, *self._pair, *self._per_unit, sums)
-        return sums.sum(axis=0)[:-1]
+        return np.add.reduce(sums)[:-1]
 
 
 class RowState:
@@ -220,8 +215,9 @@ class RowState:
         scratch: RowScratch | None = None,
     ) -> None:
         self._team = team
-        self._targets, self._weights = targets, weights
-        self.margins = margins
+        #: The last tree's leaf values may still have to be added to the margins.
+        self._rows = LossRows.of(margins, targets, weights)
+        self._complete = self._rows
         self.n_outputs, self.n_rows = margins.shape
         self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
         kind = gradient_type(weights)
@@ -236,6 +232,8 @@ class RowState:
         self.leaf_of = self._scratch[0].leaf_of(self.n_rows)
         #: The outputs' gradients, followed by the columns of `set_split_gradients`.
         self._leaf_pair: Pair = self.gradients, self.hessians
+        #: The largest |g| and |h| of each output; None: not known yet.
+        self._largest: NDArray[np.float64] | None = None
         self._projection: NDArray[np.float64] | None = None
         #: The projected gradients, if they are those of all rows without sampling.
         self._sketch: Pair | None = None
@@ -251,14 +249,10 @@ class RowState:
 
     def compute_gradients(self, objective: GradientSource) -> None:
         """Compute gradients from the objective at the current margins."""
-        objective.write_gradients(
-            self._team,
-            self.margins,
-            self._targets,
-            self._weights,
-            self.gradients,
-            self.hessians,
+        self._largest = objective.write_gradients(
+            self._team, self._rows, self.gradients, self.hessians
         )
+        self._rows = self._complete
         self._least_hessians[:] = 0.0
         self._leaf_pair, self._sketch = (self.gradients, self.hessians), None
 
@@ -269,6 +263,7 @@ class RowState:
         with np.errstate(over="ignore"):
             self.gradients[...] = gradients
             self.hessians[...] = hessians
+        self._largest = None
         self._least_hessians = self.hessians.min(axis=1, initial=0.0).astype(float)
         self._leaf_pair, self._sketch = (self.gradients, self.hessians), None
 
@@ -312,8 +307,9 @@ class RowState:
         The columns are the outputs and after them those that splits are searched by
         if these are others.
         """
-        ranges = self._ranges((self.gradients, self.hessians))
-        ranges[:, 2] = self._least_hessians
+        if self._largest is None:
+            self._largest = self._find_largest((self.gradients, self.hessians))
+        ranges = _ranges(self._largest, self._least_hessians)
         if self._projection is None and self._leaf_pair[0] is self.gradients:
             return ranges
         split_ranges = self.split_ranges()
@@ -329,31 +325,20 @@ class RowState:
         if self._projection is not None:
             if self._sketch is None:
                 self._sketch = self._project(self._leaf_pair)
-            return self._ranges(self._sketch)
+            return _ranges(self._find_largest(self._sketch), 0.0)
         gradients, hessians = (own[self.n_outputs :] for own in self._leaf_pair)
-        ranges = self._ranges((gradients, hessians))
-        ranges[:, 2] = hessians.min(axis=1, initial=0.0)
-        return ranges
+        largest = self._find_largest((gradients, hessians))
+        return _ranges(largest, hessians.min(axis=1, initial=0.0))
 
-    def _ranges(self, pair: Pair) -> NDArray[np.float64]:
-        """Return the largest |g| and |h| of each column, and 0, (columns, 3)."""
+    def _find_largest(self, pair: Pair) -> NDArray[np.float64]:
+        """Return the largest |g| and |h| of each column, (columns, 2)."""
         gradients, hessians = pair
-        absolute = _ABSOLUTE_BITS[gradients.itemsize]
-        bits = absolute.dtype
-        largest = np.empty((-(-self.n_rows // TASK_ROWS), 2), bits)
-        ranges = np.zeros((len(gradients), 3))
-        for column in range(len(gradients)):
-            run_rows(
-                self._team,
-                find_extent,
-                self.n_rows,
-                gradients[column].view(bits),
-                hessians[column].view(bits),
-                absolute,
-                largest,
-            )
-            ranges[column, :2] = largest.max(axis=0, initial=0).view(gradients.dtype)
-        return ranges
+        threads = self._team.threads_for(CELLS_PER_ROW * self.n_rows)
+        bits = np.int32 if gradients.itemsize == 4 else np.int64
+        largest = np.zeros((len(gradients), threads, 2), bits)
+        for own, *columns in zip(largest, gradients, hessians, strict=True):
+            self._team.run(find_largest, threads, *columns, own)
+        return largest.max(axis=1).view(gradients.dtype).astype(np.float64)
 
     # The rows and gradients of a tree
 
@@ -401,6 +386,7 @@ class RowState:
         `wide_scales`, (columns, 2), are those of the columns that leaves are summed
         of, followed by those of projected gradients.
         """
+        self._complete_margins()  # the tree has other leaves
         self._sample = sample
         self._taken: NDArray[np.uint8] | None = None
         pair = self._pair_of(output)
@@ -492,12 +478,42 @@ class RowState:
         """Add to each row's margin the value of its leaf.
 
         `values` are (leaves,) for this output, or (leaves, outputs) for all.
+
+        If these are all outputs, the values are added in the pass that computes the
+        next gradients, or when the margins are read before that.
         """
-        if values.ndim == 2:
-            for number, own in enumerate(np.ascontiguousarray(values.T)):
-                self.add_leaf_values(number, own)
-            return
-        margins = self.margins[output]
-        run_rows(
-            self._team, add_leaf_values, self.n_rows, self.leaf_of, values, margins
-        )
+        self._complete_margins()
+        if values.ndim == 2 or self.n_outputs == 1:
+            values = np.ascontiguousarray(values.T).reshape(self.n_outputs, -1)
+            self._rows = LossRows(*self._complete[:3], self.leaf_of, values)
+        else:
+            self._add(self.leaf_of, values, self._rows.margins[output])
+
+    @property
+    def margins(self) -> NDArray[np.float64]:
+        """The margins, (outputs, rows), with the leaf values of all trees."""
+        self._complete_margins()
+        return self._rows.margins
+
+    def _complete_margins(self) -> None:
+        """Add the leaf values that the margins lack."""
+        rows, self._rows = self._rows, self._complete
+        if rows is not self._complete:
+            for values, margins in zip(rows.leaf_values, rows.margins, strict=True):
+                self._add(rows.leaf_of, values, margins)
+
+    def _add(
+        self,
+        leaf_of: NDArray[np.uint32],
+        values: NDArray[np.float32],
+        margins: NDArray[np.float64],
+    ) -> None:
+        run_rows(self._team, add_leaf_values, self.n_rows, leaf_of, values, margins)
+
+
+def _ranges(largest: NDArray[np.float64], least: Any) -> NDArray[np.float64]:
+    """Return the largest |g| and |h| and the least h of each column, (columns, 3)."""
+    ranges = np.empty((len(largest), 3))
+    ranges[:, :2] = largest
+    ranges[:, 2] = least
+    return ranges

@@ -27,10 +27,12 @@ __all__ = ["DenseMatrix", "pack_features", "to_row_major"]
 Bins = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 _ROWS_PER_TASK = 1 << 16
-#: Most bins of a packed column: with more, moving its sums takes the time that adding
+#: Most bins of a feature that is packed and of a packed column, and most additions that
+#: move its sums, one for each of its bins and features. More take the time that adding
 #: rows to fewer columns saves.
-_MAX_PACKED_BINS = 64
-_MAX_PACKED_FEATURES = 8
+_MAX_FEATURE_BINS = 32
+_MAX_PACKED_BINS = 256
+_MAX_ADDITIONS = 512
 
 
 @dataclass(slots=True)
@@ -190,13 +192,16 @@ def _group_features(n_bins: NDArray[np.int64]) -> list[list[int]]:
     """Return the features of each column; those of many bins are placed first."""
     groups: list[list[int]] = []
     sizes: list[int] = []
+    n_wide = 0
     for feature in np.argsort(-n_bins, kind="stable").tolist():
         size = int(n_bins[feature])
-        for place, others in enumerate(sizes):
-            fits = size * others <= _MAX_PACKED_BINS
-            if fits and len(groups[place]) < _MAX_PACKED_FEATURES:
+        n_wide += size > _MAX_FEATURE_BINS
+        for place, others in enumerate(sizes[n_wide:], n_wide):
+            n_packed = size * others
+            n_additions = n_packed * (len(groups[place]) + 1)
+            if n_packed <= _MAX_PACKED_BINS and n_additions <= _MAX_ADDITIONS:
                 groups[place].append(feature)
-                sizes[place] *= size
+                sizes[place] = n_packed
                 break
         else:
             groups.append([feature])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -36,17 +37,57 @@ Values = NDArray[np.float32]
 class GBTree(GradientBooster):
     """Gradient boosted trees (Friedman 2001; Chen and Guestrin 2016)."""
 
+    _settings: TreeSettings | None = None
+
     def new_round(self, data: Any, use_objective: bool) -> TreeRound:
         training = self._cache.training_data(data, use_objective)
-        return TreeRound(self._learner, self._predictor, self._cache, training)
+        learner = self._learner
+        if self._settings is None or self._settings.params is not learner.params:
+            self._settings = TreeSettings.by(learner.params)
+        parts = learner, self._predictor, self._cache, training, self._settings
+        return self._round(*parts)
+
+    def _round(self, *parts: Any) -> TreeRound:
+        return TreeRound(*parts)
 
 
-class Dart(GradientBooster):
+class Dart(GBTree):
     """Gradient boosted trees with dropout (Rashmi and Gilad-Bachrach 2015)."""
 
-    def new_round(self, data: Any, use_objective: bool) -> DartRound:
-        training = self._cache.training_data(data, use_objective)
-        return DartRound(self._learner, self._predictor, self._cache, training)
+    def _round(self, *parts: Any) -> TreeRound:
+        return DartRound(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSettings:
+    """What the parameters say about all trees, resolved once and not in every round.
+
+    Attributes
+    ----------
+    params
+        The parameters.
+    split_params, limits
+        Regularisation and size of trees.
+    learning_rate
+        The factor on the leaf values of one tree.
+    """
+
+    params: Parameters
+    split_params: SplitParams
+    limits: GrowthLimits
+    learning_rate: float
+
+    @classmethod
+    def by(cls, parameters: Parameters) -> TreeSettings:
+        """Return the settings that `parameters` select."""
+        p = parameters
+        lossguide = p.grow_policy == "lossguide"
+        return cls(
+            p,
+            split_params(p),
+            GrowthLimits(lossguide, p.max_depth, p.max_leaves, p.gamma, p.prunes()),
+            p.learning_rate / p.num_parallel_tree,
+        )
 
 
 class TreeRound(Round):
@@ -58,6 +99,8 @@ class TreeRound(Round):
         As for `GradientBooster`.
     training
         The rows, with the margins of all trees so far.
+    settings
+        Of the trees.
     """
 
     def __init__(
@@ -66,9 +109,10 @@ class TreeRound(Round):
         predictor: Predictor,
         cache: MarginCache,
         training: TrainingData,
+        settings: TreeSettings,
     ) -> None:
         self._learner, self._predictor = learner, predictor
-        self._cache, self._training = cache, training
+        self._cache, self._training, self._settings = cache, training, settings
         self._trees: list[Tree] = []
         self._outputs: list[int] = []
 
@@ -120,12 +164,9 @@ class TreeRound(Round):
                 self._outputs.append(output)
 
     def _grow_tree(self, output: int, constants: LeafConstants | None) -> Tree:
-        p, model, training = self._learner.params, self._learner.model, self._training
-        backend = training.backend
+        settings, model, training = self._settings, self._learner.model, self._training
+        p, backend = settings.params, training.backend
         number = len(model.trees) + len(self._trees)  # seeds the draws of the tree
-        limits = GrowthLimits(
-            p.grow_policy == "lossguide", p.max_depth, p.max_leaves, p.gamma, p.prunes()
-        )
         columns = ColumnSampler(
             backend.n_features,
             p.colsample_bytree,
@@ -139,11 +180,11 @@ class TreeRound(Round):
             backend,
             output,
             training.cuts,
-            split_params(p),
-            limits,
+            settings.split_params,
+            settings.limits,
             columns,
             row_sample(p, number),
-            p.learning_rate / p.num_parallel_tree,
+            settings.learning_rate,
             constraints_of(p, model, backend.n_features, self._trees),
             self._margin_values(),
             constants,

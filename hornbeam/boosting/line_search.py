@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.factory import create_leaf_rows
+from hornbeam.kernels.gradients import LossRows
 from hornbeam.objectives.base import Objective
 from hornbeam.params import Parameters
 
@@ -49,19 +50,18 @@ class PseudoResiduals:
     def write_gradients(
         self,
         team: Any,
-        scores: Floats,
-        targets: Floats,
-        weights: Floats | None,
+        rows: LossRows,
         gradients: NDArray[np.floating[Any]],
         hessians: NDArray[np.floating[Any]],
-    ) -> None:
+    ) -> Floats:
         """Write the gradients, and the weight of each row as its hessian."""
-        arrays = scores, targets, weights, gradients, hessians
-        self._objective.write_gradients(team, *arrays)
-        hessians[...] = 1.0 if weights is None else weights
+        largest = self._objective.write_gradients(team, rows, gradients, hessians)
+        hessians[...] = rows.weights if rows.weights.size > 0 else 1.0
         positive_weight = self._objective.positive_weight
         if positive_weight != 1.0:
-            hessians *= np.where(targets == 1.0, positive_weight, 1.0)
+            hessians *= np.where(rows.targets == 1.0, positive_weight, 1.0)
+        largest[:, 1] = hessians.max(axis=1, initial=0.0)
+        return largest
 
 
 class LineSearch:

@@ -202,7 +202,7 @@ class TrainingMargins(CachedMargins):
         parameters = learner.params
         self.cuts, self.targets = features.cuts, targets
         self._fields, self.row_weights = data.info.fields(), data.row_weights
-        self._made_with = _backend_parameters(parameters)
+        self._params, self._made_with = parameters, _backend_parameters(parameters)
         self.backend = create_backend(
             parameters.device,
             features.bins,
@@ -228,8 +228,16 @@ class TrainingMargins(CachedMargins):
             and self.row_weights is data.row_weights
             and (self.targets is not None or not by_row)
             and self.starts_from(data.base_margin)
-            and self._made_with == _backend_parameters(self._learner.params)
+            and self._is_made_with(self._learner.params)
         )
+
+    def _is_made_with(self, parameters: Parameters) -> bool:
+        """Whether these parameters make the same backend."""
+        if parameters is not self._params:
+            if self._made_with != _backend_parameters(parameters):
+                return False
+            self._params = parameters
+        return True
 
     @property
     def info(self) -> MetaInfo:

@@ -11,7 +11,13 @@ from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import BinnedLayout, Layout
-from hornbeam.kernels.binned_trees import BINNED_ROWS, BinnedScratch, add_binned_trees
+from hornbeam.kernels.binned_trees import (
+    COLUMNS_TOGETHER,
+    MOST_SLOTS,
+    SLOT_BITS,
+    BinnedScratch,
+    add_binned_trees,
+)
 from hornbeam.kernels.linear import add_products
 from hornbeam.kernels.multi_output import add_multi_output_trees
 from hornbeam.kernels.predict import (
@@ -22,6 +28,7 @@ from hornbeam.kernels.predict import (
     add_trees_to_few,
     find_leaves,
 )
+from hornbeam.kernels.row_sets import SET_ROWS, SET_WORDS
 from hornbeam.kernels.team import Team
 
 __all__ = [
@@ -29,6 +36,7 @@ __all__ = [
     "Rows",
     "add_layout",
     "add_linear",
+    "binned_scratch",
     "blocks",
     "check_linear_features",
     "leaf_indices",
@@ -45,9 +53,9 @@ _FEW_ROWS = 4
 #: Trees of more nodes are descended by more rows before the next tree.
 _LARGE_TREE = 1 << 12
 #: Steps of rows down trees that take as long as laying out one node by bins, and as
-#: finding the bin of a value; bins save half of the steps.
+#: finding the bin of a value; bins save most of the steps.
 _STEPS_OF_NODE = 256
-_STEPS_OF_COLUMN = 16
+_STEPS_OF_COLUMN = 4
 
 
 class Rows(Protocol):
@@ -166,7 +174,8 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
 
 def _by_bins(n_rows: int, layout: Layout) -> BinnedLayout | None:
     """Return the trees laid out by bins, if binning the rows pays off."""
-    if n_rows * layout.steps < _STEPS_OF_NODE * layout.nodes.size:
+    is_rare = n_rows * layout.steps < _STEPS_OF_NODE * layout.nodes.size
+    if is_rare or _has_large_trees(layout):
         return None
     binned = layout.binned
     if binned is None or layout.steps < _STEPS_OF_COLUMN * binned.columns.size:
@@ -182,7 +191,6 @@ def _add_by_bins(
     margins: NDArray[Any],
 ) -> None:
     """Add the trees of `layout` to `margins` through the bins of the rows."""
-    columns = binned.runs["end_column"] - binned.runs["first_column"]
     for start, block, threads in _laid_out(team, data, layout):
         team.run(
             add_binned_trees,
@@ -191,14 +199,26 @@ def _add_by_bins(
             layout.roots,
             binned,
             layout.values,
-            BinnedScratch(
-                np.empty((threads, BINNED_ROWS), block.dtype),
-                np.empty((threads, BINNED_ROWS), np.uint32),
-                np.empty((threads, 2, BINNED_ROWS), np.uint8),
-                np.empty((threads, columns.max(initial=0), BINNED_ROWS), np.uint8),
-            ),
+            binned_scratch(binned, threads, block.dtype),
             margins[start : start + len(block)],
         )
+
+
+def binned_scratch(binned: BinnedLayout, threads: int, dtype: Any) -> BinnedScratch:
+    """Return scratch arrays of `add_binned_trees` for features of this type."""
+    columns = binned.runs["end_column"] - binned.runs["first_column"]
+    tests = np.diff(binned.test_starts)
+    return BinnedScratch(
+        np.empty((threads, COLUMNS_TOGETHER, SET_ROWS), dtype),
+        np.empty((threads, columns.max(initial=0) * SET_ROWS), np.uint8),
+        np.empty((threads, tests.max(initial=0) + 1, SET_WORDS), np.uint64),
+        np.empty((threads, MOST_SLOTS, SET_WORDS), np.uint64),
+        np.empty((threads, SLOT_BITS, SET_WORDS), np.uint64),
+        np.empty((threads, SET_ROWS), np.uint8),
+        np.empty((threads, SET_ROWS), np.uint32),
+        np.empty((threads, SET_ROWS), np.uint32),
+        np.empty((threads, SET_ROWS), np.uint64),
+    )
 
 
 def leaf_indices(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
@@ -220,8 +240,11 @@ def leaf_indices(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
 
 def _rows_together(layout: Layout) -> int:
     """Return how many rows descend a tree before the next tree."""
-    large = layout.nodes.size > _LARGE_TREE * len(layout.roots)
-    return ROWS_OF_LARGE if large else PREDICT_ROWS
+    return ROWS_OF_LARGE if _has_large_trees(layout) else PREDICT_ROWS
+
+
+def _has_large_trees(layout: Layout) -> bool:
+    return layout.nodes.size > _LARGE_TREE * len(layout.roots)
 
 
 def _laid_out(team: Team, data: Rows, layout: Layout) -> Any:

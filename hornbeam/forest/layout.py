@@ -16,9 +16,18 @@ from numpy.typing import DTypeLike, NDArray
 
 from hornbeam.data.floats import nearest
 from hornbeam.forest.tree import Tree, concatenate_trees
-from hornbeam.kernels.binned_trees import BIN_BITS, MOST_CUTS, TOP_LEVELS
+from hornbeam.kernels.binned_trees import (
+    BIN_BITS,
+    LEAF_BIN,
+    MOST_CUTS,
+    MOST_SLOTS,
+    SLOT_BITS,
+    TOP_DTYPE,
+    TopScratch,
+    choose_top_splits,
+)
 from hornbeam.kernels.layout import BINNED_COLUMN_DTYPE, RUN_DTYPE
-from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, MOST_LEVELS, PackedNodes
+from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, PackedNodes
 
 __all__ = [
     "BinnedLayout",
@@ -56,6 +65,8 @@ class Layout:
     features
         The features that the trees split on, ascending; the features in `nodes` are
         indices into this array. None: indices of all features.
+    covers
+        (nodes of the tree,) of each tree: its `Tree.cover`.
     """
 
     roots: NDArray[np.int32]
@@ -66,6 +77,7 @@ class Layout:
     values: NDArray[np.float32]
     numbers: NDArray[np.int32]
     features: NDArray[np.intp] | None
+    covers: Sequence[NDArray[np.float32]]
 
     @classmethod
     def of(
@@ -118,6 +130,7 @@ class Layout:
             values,
             (indices - offsets).astype(np.int32),
             features,
+            [tree.cover for tree in trees],
         )
 
     @cached_property
@@ -157,14 +170,12 @@ class Layout:
     def binned(self) -> BinnedLayout | None:
         """The layout by bins for many rows; None if the trees do not support it.
 
-        It supports trees with scalar leaves, without categorical splits, up to a depth
-        beyond which most rows would wait at leaves.
+        It supports trees with scalar leaves, without categorical splits, unless one
+        tree has more than `MOST_CUTS` thresholds of a feature.
         """
-        by_category = self.roots[:, 3].any()
-        is_deep = self.roots[:, 1].max(initial=0) > MOST_LEVELS
-        if by_category or is_deep or self.values.ndim > 1:
+        if self.roots[:, 3].any() or self.values.ndim > 1:
             return None
-        return BinnedLayout.of(self.roots, self.nodes, self.thresholds)
+        return BinnedLayout.of(self)
 
     def skip_trees(self, n_trees: int) -> Layout:
         """Return the layout without its first `n_trees` trees."""
@@ -217,15 +228,17 @@ def _category_bits(nodes: Tree) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
 #: The lower half of a node of a layout: its feature, and where missing values go.
 _SPLIT_BITS = np.uint64((1 << 32) - 1)
 _LEFT = np.uint64(32)
-#: The split bin of a leaf, which no bin index exceeds.
-_LEAF_BIN = MOST_CUTS + 1
+#: The most splits of a run that are evaluated for all rows: their results for a set of
+#: rows stay in the second cache.
+_MOST_TESTS = 1 << 13
 
 
 class BinnedLayout(NamedTuple):
     """The arrays that `kernels.binned_trees.add_binned_trees` takes with `Layout`.
 
     Consecutive trees form a run as long as they have at most `MOST_CUTS` distinct
-    thresholds per feature. Each run has its own bins.
+    thresholds per feature, and `_MOST_TESTS` distinct top splits. Each run has its own
+    bins.
 
     Parameters
     ----------
@@ -234,65 +247,135 @@ class BinnedLayout(NamedTuple):
     columns
         (columns,) BINNED_COLUMN_DTYPE: the binned columns of each run. A feature has
         two columns if some of its splits send missing values left and some right.
+    spans
+        (columns, 3) in the type of the features: the least cut of a column, the factor
+        on the distance from it that gives the number of an interval, and the last one.
+    starts, first_starts
+        (intervals,) uint32: the number of cuts of the column below each interval;
+        (columns,) int64: the first interval of each column.
     cuts
         The thresholds of all columns. Each column's are preceded by one unused entry
-        and padded with NaN to a power of two.
-    tops
-        (trees, 2 ** TOP_LEVELS - 1) uint32: the splits of the first levels, each a
-        column and a bin. Below a leaf the leaf is repeated.
-    entries
-        (trees, 2 ** TOP_LEVELS) uint32: the nodes of the layout that they lead to.
+        and followed by NaN, where a search in the last interval may look.
+    tests, test_starts
+        (tests,) uint32: the distinct top splits of each run, each a column and a bin;
+        (runs + 1,) int64: the first of each run.
+    trees
+        (trees,) TOP_DTYPE: which moves and slots are the tree's.
+    moves
+        (moves,) uint64: which rows move between slots, see `choose_top_splits`: the
+        number of a test of the run, a digit, the source and the target.
+    slots, slot_values
+        (slots,) uint32 and float32: the node of the layout in each slot, and its value.
     nodes
         (nodes,) uint64: the left child and the split of each node of the layout.
     """
 
     runs: NDArray[np.void]
     columns: NDArray[np.void]
+    spans: NDArray[Any]
+    starts: NDArray[np.uint32]
+    first_starts: NDArray[np.int64]
     cuts: NDArray[Any]
-    tops: NDArray[np.uint32]
-    entries: NDArray[np.uint32]
+    tests: NDArray[np.uint32]
+    test_starts: NDArray[np.int64]
+    trees: NDArray[np.void]
+    moves: NDArray[np.uint64]
+    slots: NDArray[np.uint32]
+    slot_values: NDArray[np.float32]
     nodes: NDArray[np.uint64]
 
     @classmethod
-    def of(
-        cls,
-        roots: NDArray[np.int32],
-        nodes: NDArray[np.uint64],
-        thresholds: NDArray[Any],
-    ) -> BinnedLayout | None:
-        """Return the binned layout for the arrays of a `Layout` of numerical splits.
+    def of(cls, layout: Layout) -> BinnedLayout | None:
+        """Return the binned layout for a `Layout` of numerical splits.
 
         None if one tree has more thresholds of a feature than `MOST_CUTS`.
         """
-        left = (nodes >> _LEFT).astype(np.intp)
+        nodes, roots = layout.nodes, layout.roots
+        left = nodes >> _LEFT
         inner = np.flatnonzero(left != np.arange(nodes.size))
-        splits = np.full(nodes.size, _LEAF_BIN, np.uint32)
+        splits = np.full(nodes.size, LEAF_BIN, np.uint32)
         bounds = np.append(np.searchsorted(inner, roots[:, 0]), inner.size)
-        pending, runs, columns, cuts = [(0, len(roots))], [], [], []
-        n_columns = n_cuts = 0
+        trees, tops, moves, slots = _top_splits(layout)
+        pending, runs = [(0, len(roots))], []
+        columns, spans, starts, first_starts, cuts = [], [], [], [], []
+        tests, numbers = [], []
+        n_columns = n_cuts = n_starts = 0
         while pending:
             begin, end = pending.pop()
             split_nodes = inner[bounds[begin] : bounds[end]]
             features = nodes[split_nodes] & _SPLIT_BITS
-            bins = _RunBins.of(features, thresholds[split_nodes])
-            if bins.counts.max(initial=0) > MOST_CUTS:
-                if end == begin + 1:
-                    return None
+            bins = _RunBins.of(features, layout.thresholds[split_nodes])
+            is_single = end == begin + 1
+            if is_single and bins.counts.max(initial=0) > MOST_CUTS:
+                return None
+            splits[split_nodes] = bins.splits
+            own_tops = tops[trees["first_move"][begin] : trees["end_move"][end - 1]]
+            own_tests = np.unique(splits[own_tops[own_tops >= 0]])
+            too_many = bins.counts.max(initial=0) > MOST_CUTS
+            if too_many or (own_tests.size > _MOST_TESTS and not is_single):
                 middle = (begin + end) // 2
                 pending += [(middle, end), (begin, middle)]
                 continue
-            splits[split_nodes] = bins.splits
-            columns.append(bins.columns(n_cuts))
-            cuts.append(bins.padded_cuts())
+            search = _Search.of(bins)
+            columns.append(search.columns(bins, n_cuts))
+            first_starts.append(n_starts + _offsets(search.intervals))
+            spans.append(search.spans)
+            starts.append(search.starts)
+            cuts.append(search.cuts)
+            tests.append(own_tests)
+            # The last set of a run is that of all rows.
+            number = np.searchsorted(own_tests, splits[own_tops])
+            numbers.append(np.where(own_tops < 0, own_tests.size, number))
             runs.append((begin, end, n_columns, n_columns + bins.counts.size))
-            n_columns, n_cuts = runs[-1][3], n_cuts + cuts[-1].size
+            n_columns, n_cuts = runs[-1][3], n_cuts + search.cuts.size
+            n_starts += search.starts.size
         return cls(
             np.array(runs, RUN_DTYPE),
             np.concatenate(columns),
+            np.concatenate(spans),
+            np.concatenate(starts),
+            np.concatenate(first_starts),
             np.concatenate(cuts),
-            *_top_levels(roots, left, splits),
-            (nodes >> _LEFT << _LEFT) | splits,
+            np.concatenate(tests),
+            np.cumsum([0, *(own.size for own in tests)], dtype=np.int64),
+            trees,
+            (np.concatenate(numbers).astype(np.uint64) << np.uint64(3 * SLOT_BITS))
+            | moves,
+            slots,
+            layout.values[slots],
+            (left << _LEFT) | splits,
         )
+
+
+def _top_splits(
+    layout: Layout,
+) -> tuple[NDArray[np.void], NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint32]]:
+    """Return the outputs of `choose_top_splits`."""
+    roots, n_nodes = layout.roots, layout.nodes.size
+    # A move to a slot changes at most all digits of its number.
+    most = SLOT_BITS * min(len(roots) * MOST_SLOTS, n_nodes) + 1
+    trees = np.zeros(len(roots), TOP_DTYPE)
+    splits, moves = np.empty(most, np.int64), np.empty(most, np.uint64)
+    slots = np.empty(min(len(roots) * MOST_SLOTS, 2 * n_nodes), np.uint32)
+    choose_top_splits(
+        roots,
+        layout.nodes,
+        np.concatenate(layout.covers),
+        trees,
+        splits,
+        moves,
+        slots,
+        TopScratch(
+            np.empty(MOST_SLOTS, np.int64),
+            np.empty(MOST_SLOTS),
+            np.empty(MOST_SLOTS, np.int64),
+            np.empty(MOST_SLOTS, np.int64),
+            np.empty(MOST_SLOTS, np.bool_),
+            np.empty((int(roots[:, 1].max(initial=0)) + 2, 2), np.int64),
+        ),
+    )
+    n_moves, n_slots = trees["end_move"][-1], trees["end_slot"][-1]
+    return trees, splits[:n_moves], moves[:n_moves].copy(), slots[:n_slots].copy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +407,8 @@ class _RunBins:
         order = np.lexsort((threshold, feature))
         feature, threshold = feature[order], threshold[order]
         is_column = np.diff(feature, prepend=~feature[:1]) != 0
-        is_cut = is_column | (np.diff(threshold, prepend=threshold[:1]) != 0)
+        is_cut = is_column.copy()
+        is_cut[1:] |= threshold[1:] != threshold[:-1]
         first = np.flatnonzero(is_column[is_cut])
         column, rank = np.empty((2, order.size), np.int64)
         column[order] = np.cumsum(is_column) - 1
@@ -341,51 +425,86 @@ class _RunBins:
     @property
     def splits(self) -> NDArray[np.uint32]:
         """The splits in the kernels' encoding: a bin above the split's goes right."""
-        return ((self.column << BIN_BITS) | (self.rank + 1)).astype(np.uint32)
+        return ((self.column << BIN_BITS) | self.rank).astype(np.uint32)
 
-    @property
-    def steps(self) -> NDArray[np.int64]:
-        """The number of steps of a binary search in the cuts of each column."""
-        return np.ceil(np.log2(self.counts + 1.0)).astype(np.int64)
 
-    def columns(self, first_cut: int) -> NDArray[np.void]:
+#: Intervals of the range of a column's cuts, as a multiple of the bins.
+_INTERVALS_PER_BIN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """How the bins of values are found in the columns of a run.
+
+    The range of a column's cuts is divided into equal intervals, each with the number
+    of cuts below it; a binary search finds the cut within the interval.
+
+    Parameters
+    ----------
+    steps
+        (columns,): the steps of the search.
+    spans, starts, cuts
+        As of `BinnedLayout`.
+    sizes, intervals
+        (columns,): the number of entries of `cuts` and of `starts`.
+    """
+
+    steps: NDArray[np.int64]
+    spans: NDArray[Any]
+    starts: NDArray[np.uint32]
+    cuts: NDArray[Any]
+    sizes: NDArray[np.int64]
+    intervals: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, bins: _RunBins) -> _Search:
+        counts, cuts = bins.counts, bins.cuts
+        first = _offsets(counts)
+        low, high = cuts[first], cuts[first + counts - 1]
+        intervals = _INTERVALS_PER_BIN << _ceil_log2(counts + 1)
+        with np.errstate(all="ignore"):
+            scale = (intervals - 1).astype(cuts.dtype) / (high - low)
+        # Without a finite scale, all values are in the one interval.
+        is_single = ~np.isfinite(low) | ~np.isfinite(scale) | (scale <= 0)
+        intervals[is_single] = 1
+        low, scale = np.where(is_single, 0, low), np.where(is_single, 0, scale)
+        spans = np.stack([low, scale, intervals - 1], axis=1).astype(cuts.dtype)
+        # The same operations as in the kernel, so that no value is below its interval.
+        low, scale, last = np.repeat(spans, counts, axis=0).T
+        with np.errstate(all="ignore"):
+            interval = np.clip(np.nan_to_num((cuts - low) * scale), 0, last)
+        begin = _offsets(intervals)
+        own = np.repeat(begin, counts) + interval.astype(np.int64)
+        inside = np.bincount(own, minlength=int(intervals.sum()))
+        starts = _offsets(inside) - np.repeat(first, intervals)
+        steps = _ceil_log2(_segment_max(inside, begin) + 1)
+        sizes = counts + (1 << steps)
+        padded = np.full(int(sizes.sum()), np.nan, cuts.dtype)
+        shift = np.repeat(_offsets(sizes) + 1 - first, counts)
+        padded[shift + np.arange(cuts.size)] = cuts
+        return cls(steps, spans, starts.astype(np.uint32), padded, sizes, intervals)
+
+    def columns(self, bins: _RunBins, first_cut: int) -> NDArray[np.void]:
         """Return the columns, with their cuts from `first_cut` on."""
-        columns = np.empty(self.counts.size, BINNED_COLUMN_DTYPE)
-        columns["feature"] = self.features & FEATURE
+        columns = np.empty(bins.counts.size, BINNED_COLUMN_DTYPE)
+        columns["feature"] = bins.features & FEATURE
         columns["steps"] = self.steps
-        columns["first_cut"] = first_cut + self._starts()
-        columns["missing_code"] = np.where(self.features > FEATURE, MOST_CUTS, 0)
+        columns["first_cut"] = first_cut + _offsets(self.sizes)
+        columns["missing_code"] = np.where(bins.features > FEATURE, MOST_CUTS, 0)
         return columns
 
-    def _starts(self) -> NDArray[np.int64]:
-        sizes = 1 << self.steps
-        return np.cumsum(sizes) - sizes
 
-    def padded_cuts(self) -> NDArray[Any]:
-        """Return an unused entry, the cuts and NaN up to a power of two, by column."""
-        padded = np.full(int((1 << self.steps).sum()), np.nan, self.cuts.dtype)
-        before = np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
-        offsets = np.repeat(self._starts() + 1, self.counts) - before
-        padded[offsets + np.arange(self.cuts.size)] = self.cuts
-        return padded
+def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sum of the counts before each."""
+    return np.cumsum(counts) - counts
 
 
-def _top_levels(
-    roots: NDArray[np.int32], left: NDArray[np.intp], splits: NDArray[np.uint32]
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the splits of the first levels of each tree, and the nodes below them."""
-    n_trees, width = len(roots), 1 << TOP_LEVELS
-    tops = np.full((n_trees, width - 1), _LEAF_BIN, np.uint32)
-    entries = np.zeros((n_trees, width), np.uint32)
-    levels = np.minimum(roots[:, 1], TOP_LEVELS)
-    places = roots[:, :1].astype(np.intp)
-    for level in range(TOP_LEVELS + 1):
-        size = 1 << level
-        here = levels == level
-        entries[here, :size] = places[here]
-        if level < TOP_LEVELS:
-            tops[:, size - 1 : 2 * size - 1] = splits[places]
-            below = left[places]
-            right = below + (below != places)
-            places = np.stack([below, right], axis=2).reshape(n_trees, -1)
-    return tops, entries
+def _ceil_log2(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.ceil(np.log2(numbers)).astype(np.int64)
+
+
+def _segment_max(
+    numbers: NDArray[np.int64], starts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the maximum of each segment, none of which is empty."""
+    return np.maximum.reduceat(numbers, starts) if starts.size else starts

@@ -16,7 +16,7 @@ from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import ConstrainedBackend, Constraints
 from hornbeam.growth.lossguide import grow_lossguide
 from hornbeam.growth.tree_builder import GrowthLimits, TreeBuilder, prune
-from hornbeam.kernels.leaves import weigh_nodes
+from hornbeam.kernels.leaves import NodeColumns, weigh_nodes, write_nodes
 
 __all__ = ["LeafConstants", "Thresholds", "grow_tree"]
 
@@ -25,7 +25,6 @@ Values = NDArray[np.float32]
 #: the weight of each leaf before it is multiplied by the learning rate.
 LeafConstants = Callable[[int, NDArray[np.uint32], int], NDArray[np.float64]]
 
-_FLOAT32_MAX = np.finfo(np.float32).max
 _NO_BOUNDS = np.empty((0, 2))
 
 
@@ -94,7 +93,7 @@ def _grow_depthwise(
     depth, leaves = 0, 1
     while level.size > 0 and not limits.deep_enough(depth):
         splits, sets = backend.find_splits(level, columns.allowed(level, depth))
-        chosen = np.flatnonzero(limits.worthwhile(splits))[: limits.leaves_left(leaves)]
+        chosen = limits.worthwhile(splits).nonzero()[0][: limits.leaves_left(leaves)]
         if chosen.size == 0:
             break
         nodes, splits, sets = level[chosen], splits[chosen], sets[chosen]
@@ -122,61 +121,65 @@ def _finish(
     The rows of the backend's ``nodes[i]`` are in leaf ``owners[i]`` of the tree.
     """
     n_nodes = tree.n_nodes
-    left = tree.left[:n_nodes]
-    is_leaf = left < 0
-    leaves = np.flatnonzero(is_leaf)
-    numbers = np.searchsorted(leaves, owners)
-    found = backend.sum_leaves(nodes, numbers, leaves.size)
-    if bounds is not None and found.ndim == 3 and len(found) > backend.n_outputs:
+    left, splits = tree.left[:n_nodes], tree.splits[:n_nodes]
+    leaves = tree.leaves()
+    found = backend.sum_leaves(nodes, leaves.searchsorted(owners), leaves.size)
+    # In multi-output trees the first axis is that of the outputs.
+    is_multi_output = found.ndim == 3
+    n_columns = len(found) if is_multi_output else 1
+    if bounds is not None and n_columns > backend.n_outputs:
         raise ParameterError(
             "monotone_constraints bound the weights of the gradients that splits are "
             "searched by, and leaves are weighted by other gradients; return "
             "(gradients, hessians) alone, or leave monotone_constraints out",
             code=ErrorCode.CONFLICTING_PARAMETERS,
         )
-    # In multi-output trees the first axis is that of the outputs.
-    sums = np.zeros((*found.shape[:-2], n_nodes, 2))
-    sums[..., leaves, :] = found
+    sums = np.zeros((n_columns, n_nodes, 2))
+    sums[:, leaves] = found
     rows = tree.rows() if params.path_smooth > 0.0 else np.empty(0)
-    weights = np.empty(sums.shape[:-1])
-    for output in np.ndindex(sums.shape[:-2]):
-        own_bounds = _NO_BOUNDS if bounds is None else bounds[output or 0]
-        own = sums[output], own_bounds, rows, weights[output]
+    weights = np.empty((n_columns, n_nodes))
+    for column in range(n_columns):
+        own_bounds = _NO_BOUNDS if bounds is None else bounds[column]
+        own = sums[column], own_bounds, rows, weights[column]
         weigh_nodes(left, params.rules, learning_rate, *own)
-    covers = sums[..., 1].reshape(-1, n_nodes)
-    if len(covers) > backend.n_outputs:
-        # The columns that splits were searched by follow the outputs.
-        weights, covers = weights[: backend.n_outputs], covers[backend.n_outputs :]
     if constants is not None:
-        found = constants(backend.leaf_of(), leaves.size)
-        weights[leaves] = found * learning_rate
-    if np.abs(weights[..., leaves]).max() > _FLOAT32_MAX:
+        weights[0, leaves] = constants(backend.leaf_of(), leaves.size) * learning_rate
+    if len(sums) > backend.n_outputs:
+        # The columns that splits were searched by follow the outputs.
+        weights, sums = weights[: backend.n_outputs], sums[backend.n_outputs :]
+    of_outputs = n_nodes, len(weights)
+    columns = NodeColumns(
+        right=np.empty(n_nodes, np.int32),
+        feature=np.empty(n_nodes, np.int32),
+        threshold=cuts.thresholds(splits),
+        default_left=np.empty(n_nodes, np.uint8),
+        split_type=np.empty(n_nodes, np.uint8),
+        value=np.empty(of_outputs, np.float32),
+        gain=np.empty(n_nodes, np.float32),
+        cover=np.empty(n_nodes, np.float32),
+        weight=np.empty(of_outputs, np.float32),
+    )
+    if write_nodes(left, splits, weights, sums, columns):
         raise DataError(
             "a leaf value is beyond the range of float32: labels, weights or the "
             "learning rate are too large; scale the labels or weights down, or lower "
             "learning_rate",
             code=ErrorCode.FLOAT_OVERFLOW,
         )
-    splits = tree.splits[:n_nodes]
-    by_category = splits["is_categorical"] != 0
     category_counts, categories = tree.categories()
+    shape = of_outputs if is_multi_output else n_nodes
     return Tree(
         left=left.copy(),
-        right=np.where(is_leaf, -1, left + 1).astype(np.int32),
+        right=columns.right,
         parent=tree.parent[:n_nodes].copy(),
-        feature=splits["feature"].copy(),
-        threshold=np.where(is_leaf | by_category, np.nan, cuts.thresholds(splits)),
-        default_left=splits["missing_left"].astype(np.uint8),
-        split_type=by_category.astype(np.uint8),
+        feature=columns.feature,
+        threshold=columns.threshold,
+        default_left=columns.default_left,
+        split_type=columns.split_type,
         category_counts=category_counts,
         categories=categories,
-        value=_as_float32(np.where(is_leaf, weights, 0.0).T),
-        gain=_as_float32(splits["gain"]),
-        cover=_as_float32(covers.sum(axis=0)),
-        weight=_as_float32(weights.T),
+        value=columns.value.reshape(shape),
+        gain=columns.gain,
+        cover=columns.cover,
+        weight=columns.weight.reshape(shape),
     )
-
-
-def _as_float32(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the nearest finite float32 numbers, as model files need them."""
-    return np.clip(values, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32, order="C")

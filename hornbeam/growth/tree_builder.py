@@ -124,7 +124,7 @@ class TreeBuilder:
 
     def leaves(self) -> NDArray[np.intp]:
         """Return the nodes without children, ascending."""
-        return np.flatnonzero(self.left[: self.n_nodes] < 0)
+        return (self.left[: self.n_nodes] < 0).nonzero()[0]
 
     def rows(self) -> NDArray[np.float64]:
         """Return the number of rows in each node, if rows were counted."""

@@ -1,9 +1,10 @@
 """Sums of leaf values for many rows, by trees that compare bin indices.
 
 Each value is binned once by the thresholds of the trees: a number of one byte. The
-first levels of a tree are then evaluated as a whole, node by node with a column of bin
-indices of all rows: loops over bytes, of which SIMD vectors hold 32 or 64. From there
-on, rows descend one by one.
+splits that most rows reach are then evaluated for all rows at once. Which rows go right
+at a split is computed once for all trees that have the split, as a set of rows, and a
+tree divides sets by a few instructions for hundreds of rows (see `row_sets`). From
+there on, rows descend one by one.
 """
 
 from __future__ import annotations
@@ -13,104 +14,350 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.binning import bin_column
+from hornbeam.kernels.bits import count_bits, lowest_bit
 from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.row_sets import (
+    SET_ROWS,
+    SET_WORDS,
+    mark_above,
+    move_rows,
+    write_numbers,
+)
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
-    "BINNED_ROWS",
     "BIN_BITS",
+    "COLUMNS_TOGETHER",
+    "LEAF_BIN",
     "MOST_CUTS",
-    "TOP_LEVELS",
+    "MOST_SLOTS",
+    "SLOT_BITS",
+    "TOP_DTYPE",
     "BinnedScratch",
+    "TopScratch",
     "add_binned_trees",
+    "choose_top_splits",
 ]
 
-#: Rows that descend a tree together: enough to amortise the start of a vector loop.
-BINNED_ROWS = 1024
-#: Levels that are evaluated as a whole: the twice as many nodes of the next level would
-#: cost more than one step of each row.
-TOP_LEVELS = 6
 #: The most thresholds of one feature; there is one more bin, and a bin is one byte.
 MOST_CUTS = 255
-#: A split is the number of its bin column, and in so many bits below it the least bin
-#: that goes right. At a leaf that is larger than any bin.
-BIN_BITS = 9
+#: A split is the number of its bin column, and in so many bits below it the greatest
+#: bin that goes left. At a leaf that is `LEAF_BIN`, which no bin exceeds.
+BIN_BITS = 8
+LEAF_BIN = MOST_CUTS
 
-_BIN = np.uint64((1 << BIN_BITS) - 1)
+#: Columns that are read together: the values of a row share cache lines.
+COLUMNS_TOGETHER = 16
+
+#: Rows that have gone through the same splits are in one of so many slots: the number
+#: of a slot is one byte.
+SLOT_BITS = 8
+MOST_SLOTS = 1 << SLOT_BITS
+#: Splits that less than this share of a tree's rows reach are chosen last.
+_LEAST_SHARE = 1e-6
+#: With so many more levels below the slots, rows that reach a leaf leave the loop.
+_FEW_LEVELS = 4
+
+_LEAF = np.uint8(LEAF_BIN)
+_SLOT = np.uint64(MOST_SLOTS - 1)
 _COLUMN = np.uint64((1 << (32 - BIN_BITS)) - 1)
 _SHIFT = np.uint64(BIN_BITS)
 _LEFT = np.uint64(32)
+_ROWS = np.uint64(SET_ROWS)
+
+#: A tree: the moves at its top splits, and its slots.
+TOP_DTYPE = np.dtype(
+    [
+        ("first_move", np.int64),
+        ("end_move", np.int64),
+        ("first_slot", np.int64),
+        ("end_slot", np.int64),
+        ("levels", np.int64),  # below the slots
+    ]
+)
+
+
+class TopScratch(NamedTuple):
+    """Scratch arrays of `choose_top_splits`, by slot in the order of their creation.
+
+    Attributes
+    ----------
+    held
+        (MOST_SLOTS,) int64: the node in each slot.
+    shares
+        (MOST_SLOTS,) float64: the share of the rows.
+    levels
+        (MOST_SLOTS,) int64: the number of splits that the rows have gone through.
+    numbers
+        (MOST_SLOTS,) int64: the number of the slot.
+    is_free
+        (MOST_SLOTS,) bool: the numbers that no slot has.
+    waiting
+        (levels of the deepest tree + 1, 2) int64: nodes, and their levels.
+    """
+
+    held: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    levels: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    is_free: NDArray[np.bool_]
+    waiting: NDArray[np.int64]
 
 
 class BinnedScratch(NamedTuple):
-    """Scratch arrays; `rows` are those that descend together.
+    """Scratch arrays of `add_binned_trees`, each with one part per thread.
 
     Attributes
     ----------
     values
-        (threads, rows) of the type of the data.
-    places
-        (threads, rows) uint32.
-    tracks
-        (threads, 2, rows) uint8.
+        (threads, COLUMNS_TOGETHER, SET_ROWS) of the type of the data.
     bins
-        (threads, most columns of a run, rows) uint8.
+        (threads, most columns of a run * SET_ROWS) uint8.
+    tests
+        (threads, most tests of a run + 1, SET_WORDS) uint64.
+    sets, digits
+        (threads, MOST_SLOTS, SET_WORDS) and (threads, SLOT_BITS, SET_WORDS) uint64.
+    slots
+        (threads, SET_ROWS) uint8.
+    places, rows
+        (threads, SET_ROWS) uint32.
+    nodes
+        (threads, SET_ROWS) uint64.
     """
 
     values: NDArray[Any]
-    places: NDArray[np.uint32]
-    tracks: NDArray[np.uint8]
     bins: NDArray[np.uint8]
+    tests: NDArray[np.uint64]
+    sets: NDArray[np.uint64]
+    digits: NDArray[np.uint64]
+    slots: NDArray[np.uint8]
+    places: NDArray[np.uint32]
+    rows: NDArray[np.uint32]
+    nodes: NDArray[np.uint64]
+
+
+@kernel
+def _levels_below(nodes, node, waiting):
+    """Return the number of splits on the longest path from a node to a leaf."""
+    waiting[0, 0], waiting[0, 1] = node, 0
+    count = 1
+    levels = 0
+    while count > 0:
+        count -= 1
+        node, level = waiting[count, 0], waiting[count, 1]
+        left = np.int64(nodes[node] >> _LEFT)
+        if left == node:
+            levels = max(levels, level)
+            continue
+        for child in range(left, left + 2):
+            waiting[count, 0], waiting[count, 1] = child, level + 1
+            count += 1
+    return levels
 
 
 @inline
-def _bin_columns(data, run, columns, cuts, lane, position, bins):
-    """Write the columns of bin indices that a run of trees compares."""
-    for number in range(run["first_column"], run["end_column"]):
-        column = columns[number]
-        values = lane[: data.shape[0]]
+def _nearest_free(number, level, digits, is_free):
+    """Return the free number with the fewest digits that differ from `number`."""
+    for k in range(digits):
+        near = number ^ (1 << ((level + k) % digits))
+        if is_free[near]:
+            return near
+    nearest, least = 0, digits + 1
+    for other in range(1 << digits):
+        distance = count_bits(np.uint64(other ^ number))
+        if is_free[other] and distance < least:
+            nearest, least = other, distance
+    return nearest
+
+
+@kernel
+def choose_top_splits(
+    roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
+    nodes,  # (nodes,) uint64: the left child in the upper half; a leaf is its own
+    cover,  # (nodes,) float32: the weight of the rows in a node
+    trees,  # (trees,) TOP_DTYPE, out
+    splits,  # (moves,) int64, out: the split of each move; -1: all rows of a slot
+    moves,  # (moves,) uint64, out: digit, source and target, SLOT_BITS each
+    slots,  # (slots,) uint32, out: the node in each slot
+    scratch,  # TopScratch
+):
+    """Choose the splits of each tree that are evaluated for all rows, and the slots.
+
+    All rows start in slot 0. At each split, those that go left stay in their slot, and
+    the others move to an empty one. A move changes one digit of the number of the slot;
+    for each further digit that differs, the rows move from their slot to itself.
+    """
+    held, shares, levels, numbers, is_free, waiting = scratch
+    n_moves = 0
+    n_slots = 0
+    for t in range(roots.shape[0]):
+        trees[t]["first_move"], trees[t]["first_slot"] = n_moves, n_slots
+        end = roots[t + 1, 0] if t + 1 < roots.shape[0] else nodes.size
+        n_leaves = (end - roots[t, 0] + 1) // 2
+        digits = 0
+        while digits < SLOT_BITS and (1 << digits) < n_leaves:
+            digits += 1
+        own_slots = slots[n_slots : n_slots + (1 << digits)]
+        for number in range(own_slots.size):
+            own_slots[number] = roots[t, 0]
+            is_free[number] = number > 0
+        held[0], shares[0], levels[0], numbers[0] = roots[t, 0], 1.0, 0, 0
+        count = 1
+        least_share = 1.0
+        has_splits = True
+        while has_splits and count < own_slots.size:
+            has_splits = False
+            for slot in range(count):
+                node = held[slot]
+                left = np.int64(nodes[node] >> _LEFT)
+                if left == node or count == own_slots.size:
+                    continue
+                has_splits = True
+                if shares[slot] < least_share:
+                    continue
+                source = numbers[slot]
+                target = _nearest_free(source, levels[slot], digits, is_free)
+                is_free[target] = False
+                numbers[count] = target
+                splits[n_moves] = node
+                changed = np.uint64(source ^ target)
+                while changed != 0:
+                    move = (lowest_bit(changed) << SLOT_BITS) | source
+                    moves[n_moves] = np.uint64((move << SLOT_BITS) | target)
+                    n_moves += 1
+                    splits[n_moves] = -1
+                    source = target
+                    changed &= changed - np.uint64(1)
+                held[slot], held[count] = left, left + 1
+                weight = np.float64(cover[left]) + np.float64(cover[left + 1])
+                right = np.float64(cover[left + 1])
+                shares[count] = shares[slot] * (right / weight if weight > 0.0 else 0.5)
+                shares[slot] -= shares[count]
+                levels[slot] += 1
+                levels[count] = levels[slot]
+                count += 1
+            least_share = least_share / 2 if least_share > _LEAST_SHARE else 0.0
+        most_levels = 0
+        for slot in range(count):
+            own_slots[numbers[slot]] = held[slot]
+            below = _levels_below(nodes, held[slot], waiting)
+            most_levels = max(most_levels, below)
+        n_slots += own_slots.size
+        trees[t]["end_move"], trees[t]["end_slot"] = n_moves, n_slots
+        trees[t]["levels"] = most_levels
+
+
+@kernel
+def _bin_column(values, column, span, starts, cuts, position, bins):
+    """Write the bin of each value: the number of cuts that are not above it.
+
+    The range of the cuts is divided into equal intervals. The cuts below the interval
+    of a value are known; those within it are searched.
+    """
+    cuts = cuts[column["first_cut"] :]
+    low, scale, last = span[0], span[1], span[2]
+    zero = last - last
+    for i in range(values.size):
+        interval = (values[i] - low) * scale
+        interval = interval if interval < last else last
+        interval = interval if interval > zero else zero
+        position[i] = starts[np.uint32(np.int32(interval))]
+    half = np.uint32(1 << column["steps"])
+    for _ in range(column["steps"]):
+        half = np.uint32(half >> np.uint32(1))
         for i in range(values.size):
-            values[i] = data[i, column["feature"]]
-        first, steps = column["first_cut"], column["steps"]
-        bin_column(
-            values,
-            cuts[first : first + (1 << steps)],
-            steps,
-            column["missing_code"],
-            position,
-            bins[number - run["first_column"]],
-        )
+            probe = np.uint32(position[i] + half)
+            position[i] = probe if values[i] >= cuts[probe] else position[i]
+    missing = column["missing_code"]
+    for i in range(values.size):
+        bins[i] = missing if values[i] != values[i] else position[i]
 
 
 @kernel
-def _descend_top(bins, splits, levels, rights, places):
-    """Move rows down the first levels of a tree, where all nodes are present."""
+def _bin_columns(data, run, binned, lanes, position, bins):
+    """Write the columns of bin indices that a run of trees compares."""
+    rows = data.shape[0]
+    begin = 0
+    for first in range(run["first_column"], run["end_column"], COLUMNS_TOGETHER):
+        end = min(first + COLUMNS_TOGETHER, run["end_column"])
+        columns = binned.columns[first:end]
+        for i in range(rows):
+            for k in range(columns.size):
+                lanes[k, i] = data[i, columns[k]["feature"]]
+        for k in range(columns.size):
+            _bin_column(
+                lanes[k, :rows],
+                columns[k],
+                binned.spans[first + k],
+                binned.starts[binned.first_starts[first + k] :],
+                binned.cuts,
+                position,
+                bins[begin : begin + rows],
+            )
+            begin += SET_ROWS
+
+
+@kernel
+def _mark_tests(tests, bins, marked):
+    """Write which rows go right at each of the splits `tests`, and a set of all."""
+    for k in range(tests.size):
+        first = np.uint64(tests[k] >> np.uint32(BIN_BITS)) * _ROWS
+        mark_above(bins, first, np.uint8(tests[k]), marked, k)
+    for word in range(SET_WORDS):
+        marked[tests.size, word] = ~np.uint64(0)
+
+
+@kernel
+def _reach_slots(moves, marked, sets, digits, slots):
+    """Write the slot of each row after the top splits of a tree."""
+    for word in range(SET_WORDS):
+        sets[0, word] = ~np.uint64(0)
+        for digit in range(SLOT_BITS):
+            digits[digit, word] = 0
+    for k in range(moves.size):
+        move = moves[k]
+        target = move & _SLOT
+        source = (move >> np.uint64(SLOT_BITS)) & _SLOT
+        digit = (move >> np.uint64(2 * SLOT_BITS)) & _SLOT
+        test = move >> np.uint64(3 * SLOT_BITS)
+        move_rows(sets, source, target, marked, test, digits, digit)
+    write_numbers(digits, slots)
+
+
+@inline
+def _step(bins, node, i):
+    """Return the next position of row `i` from a node."""
+    column = (node >> _SHIFT) & _COLUMN
+    is_right = bins[column * _ROWS + i] > np.uint8(node)
+    return np.uint32(node >> _LEFT) + np.uint32(is_right)
+
+
+@kernel
+def _descend(bins, nodes, levels, places):
+    """Move rows down to leaves, all by one level after the other."""
+    for _ in range(levels):
+        for i in range(places.size):
+            places[i] = _step(bins, nodes[np.uint64(places[i])], np.uint64(i))
+
+
+@kernel
+def _descend_uneven(bins, nodes, places, rows, held):
+    """Move rows down to leaves, of which some are much deeper than others."""
+    count = 0
     for i in range(places.size):
-        places[i] = 0
-    first = 0
-    for level in range(levels):
-        for i in range(places.size):
-            rights[i] = 0
-        for place in range(1 << level):
-            split = np.uint64(splits[first + place])
-            bin, here = np.uint8(split & _BIN), np.uint8(place)
-            column = bins[split >> _SHIFT]
-            for i in range(places.size):
-                rights[i] |= np.uint8((places[i] == here) & (column[i] >= bin))
-        for i in range(places.size):
-            places[i] = np.uint8(np.uint8(places[i] << np.uint8(1)) | rights[i])
-        first += 1 << level
-
-
-@kernel
-def _descend(bins, nodes, steps, places):
-    """Move rows further down, step by step."""
-    for _ in range(steps):
-        for i in range(places.size):
-            node = nodes[np.uint64(places[i])]
-            bin = np.uint64(bins[(node >> _SHIFT) & _COLUMN, i])
-            places[i] = np.uint32(node >> _LEFT) + np.uint32(bin >= (node & _BIN))
+        node = nodes[np.uint64(places[i])]
+        rows[count], held[count] = i, node
+        count += np.uint8(node) != _LEAF
+    while count > 0:
+        remaining = 0
+        for k in range(count):
+            i = rows[k]
+            place = _step(bins, held[k], np.uint64(i))
+            node = nodes[np.uint64(place)]
+            places[i] = place
+            rows[remaining], held[remaining] = i, node
+            remaining += np.uint8(node) != _LEAF
+        count = remaining
 
 
 @kernel
@@ -120,7 +367,7 @@ def add_binned_trees(
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
     roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
-    coded,  # `hornbeam.forest.layout.BinnedLayout`
+    binned,  # `hornbeam.forest.layout.BinnedLayout`
     values,  # (nodes,) float32
     scratch,  # BinnedScratch
     margins,  # (rows, outputs) float32 or float64, in and out
@@ -129,37 +376,50 @@ def add_binned_trees(
 
     The result is that of `hornbeam.kernels.predict.add_trees`.
     """
-    runs, columns, cuts, tops, entries, nodes = coded
-    lanes, places, tracks, bins = scratch
     rows = data.shape[0]
-    together = lanes.shape[1]
     task = next_task(sync, 0)
-    while task * together < rows:
-        begin = task * together
-        block = data[begin : begin + together]
-        own_margins = margins[begin : begin + together]
-        size = block.shape[0]
-        rights, top_places = tracks[thread_id, 0, :size], tracks[thread_id, 1, :size]
-        own_bins, own_places = bins[thread_id], places[thread_id, :size]
-        for r in range(runs.size):
-            run = runs[r]
-            _bin_columns(
-                block,
-                run,
-                columns,
-                cuts,
-                lanes[thread_id],
-                places[thread_id],
-                own_bins,
-            )
+    while task * SET_ROWS < rows:
+        begin = task * SET_ROWS
+        block = data[begin : begin + SET_ROWS]
+        own_margins = margins[begin : begin + SET_ROWS]
+        bins, marked = scratch.bins[thread_id], scratch.tests[thread_id]
+        lanes, position = scratch.values[thread_id], scratch.places[thread_id]
+        for r in range(binned.runs.size):
+            run = binned.runs[r]
+            _bin_columns(block, run, binned, lanes, position, bins)
+            tests = binned.tests[binned.test_starts[r] : binned.test_starts[r + 1]]
+            _mark_tests(tests, bins, marked)
             for t in range(run["begin"], run["end"]):
-                depth = roots[t, 1]
-                levels = min(depth, TOP_LEVELS)
-                _descend_top(own_bins, tops[t], levels, rights, top_places)
-                for i in range(size):
-                    own_places[i] = entries[t, np.uint64(top_places[i])]
-                _descend(own_bins, nodes, depth - levels, own_places)
                 sums = own_margins[:, np.uint64(roots[t, 2])]
-                for i in range(size):
-                    sums[i] += values[np.uint64(own_places[i])]
+                _add_tree(thread_id, t, binned, values, scratch, sums)
         task = next_task(sync, 0)
+
+
+@kernel
+def _add_tree(thread_id, t, binned, values, scratch, sums):
+    """Add the leaf values of a tree to the margins of the rows of a set."""
+    tree = binned.trees[t]
+    bins, slots = scratch.bins[thread_id], scratch.slots[thread_id]
+    _reach_slots(
+        binned.moves[tree["first_move"] : tree["end_move"]],
+        scratch.tests[thread_id],
+        scratch.sets[thread_id],
+        scratch.digits[thread_id],
+        slots,
+    )
+    if tree["levels"] == 0:
+        leaf_values = binned.slot_values[tree["first_slot"] : tree["end_slot"]]
+        for i in range(sums.size):
+            sums[i] += leaf_values[np.uint64(slots[i])]
+        return
+    places = scratch.places[thread_id, : sums.size]
+    reached = binned.slots[tree["first_slot"] : tree["end_slot"]]
+    for i in range(sums.size):
+        places[i] = reached[np.uint64(slots[i])]
+    if tree["levels"] <= _FEW_LEVELS:
+        _descend(bins, binned.nodes, tree["levels"], places)
+    else:
+        rows, held = scratch.rows[thread_id], scratch.nodes[thread_id]
+        _descend_uneven(bins, binned.nodes, places, rows, held)
+    for i in range(sums.size):
+        sums[i] += values[np.uint64(places[i])]

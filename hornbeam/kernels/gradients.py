@@ -1,29 +1,39 @@
 """Gradients and hessians of objectives, and their fixed-point forms.
 
-`scores` are margins in float64. `gradients` and `hessians` are rounded to float32 and
-then multiplied by the row's weight: they are float64 where rows have weights, so that a
-row of weight 3 equals three rows. All kernels of objectives have the same arguments.
+Gradients and hessians are rounded to float32 and then multiplied by the row's weight:
+they are float64 where rows have weights, so that a row of weight 3 equals three rows.
+
+All kernels of objectives have the same arguments. They process a lane of rows at a
+time, which stays in the first-level cache: the rows get the leaf values of the last
+tree, then their gradients, and the largest of these are found.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel, kernel_of
+from hornbeam.kernels.lanes import exp_lane, sigmoid_lane
 from hornbeam.kernels.layout import (
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
     TASK_ROWS,
 )
+from hornbeam.kernels.margins import add_values
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
+    "LossRows",
+    "NewGradients",
     "by_pair",
     "by_row",
     "deviation",
     "expectile_error",
-    "find_extent",
+    "find_largest",
     "focal",
     "gamma",
     "hinge",
@@ -35,6 +45,7 @@ __all__ = [
     "poisson",
     "pseudo_huber",
     "quantise",
+    "raise_largest",
     "softmax",
     "squared_error",
     "squared_log_error",
@@ -42,6 +53,84 @@ __all__ = [
     "weigh",
     "widen",
 ]
+
+
+class LossRows(NamedTuple):
+    """The rows that the kernel of an objective computes gradients of.
+
+    Attributes
+    ----------
+    margins
+        (outputs, rows) float64, in and out.
+    targets
+        (outputs, rows) float64, or (1, rows) for all outputs.
+    weights
+        (rows,) float64, or (0,) for all ones.
+    leaf_of, leaf_values
+        The leaf of each row, (rows,) uint32, and the values of leaves that are added to
+        the margins first, (outputs, leaves) float32; (0,) and (outputs, 0) if none are.
+    """
+
+    margins: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    leaf_of: NDArray[np.uint32]
+    leaf_values: NDArray[np.float32]
+
+    @classmethod
+    def of(
+        cls,
+        margins: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+    ) -> LossRows:
+        """Return rows whose margins are complete; weights of None are all ones."""
+        return cls(
+            margins,
+            targets,
+            np.empty(0) if weights is None else weights,
+            np.empty(0, np.uint32),
+            np.empty((len(margins), 0), np.float32),
+        )
+
+
+class NewGradients(NamedTuple):
+    """The gradients that the kernel of an objective writes.
+
+    Attributes
+    ----------
+    gradients, hessians
+        (outputs, rows) float32 or float64.
+    largest
+        (threads, outputs, 2) int32 or int64, of the same size, zeros in: the bits of
+        the largest |g| and |h|.
+    """
+
+    gradients: NDArray[np.floating]
+    hessians: NDArray[np.floating]
+    largest: NDArray[np.signedinteger]
+
+
+@inline
+def raise_largest(largest, gradients, hessians):
+    """Raise `largest`, (2,), to the bits of the largest |g| and |h|.
+
+    The bits of non-negative floats are ordered as the floats are, and the compiler
+    vectorises the maximum of integers in a loop by index. Infinity and NaN are the
+    largest.
+    """
+    bits = largest.dtype
+    magnitude = bits.type(np.iinfo(bits).max)  # all bits except the sign
+    gradient_bits = gradients.view(bits)
+    hessian_bits = hessians.view(bits)
+    largest_gradient = largest[0]
+    largest_hessian = largest[1]
+    for i in range(gradient_bits.size):
+        largest_gradient = max(largest_gradient, gradient_bits[i] & magnitude)
+    for i in range(hessian_bits.size):
+        largest_hessian = max(largest_hessian, hessian_bits[i] & magnitude)
+    largest[0] = largest_gradient
+    largest[1] = largest_hessian
 
 
 @inline
@@ -57,40 +146,49 @@ def weigh(label, weights, positive_weight, gradients, hessians):
         hessians[i] *= weights[i]
 
 
-def by_row(loss):
-    """Return the kernel that writes g and h of a loss from `maths`, row by row."""
+def by_row(loss, of_share=False):
+    """Return the kernel that writes g and h of a loss from `maths`, row by row.
+
+    The first argument of the loss is the margin, or with `of_share` its sigmoid.
+    """
 
     @kernel_of(loss)
     def write(
         thread_id,
         n_threads,
         sync,
-        scores,  # (outputs, rows) float64
-        targets,  # (outputs, rows) float64, or (1, rows) for all outputs
-        weights,  # (rows,) float64, or empty for all ones
+        rows,  # LossRows
         # float64: the factor of weights of rows whose target is 1; then the parameter
         # of the loss, if it has any, for all outputs or for each
         numbers,
-        gradients,  # (outputs, rows) float32 or float64, out
-        hessians,  # (outputs, rows) the same, out
-        scratch,  # (threads, 3, lane) float64: not used
+        new,  # NewGradients, out
+        scratch,  # (threads, 4 + outputs, lane) float64
     ):
-        outputs, rows = scores.shape
+        outputs, n_rows = rows.margins.shape
+        lane = scratch.shape[2]
         task = next_task(sync, 0)
-        while task // outputs * TASK_ROWS < rows:
+        while task // outputs * TASK_ROWS < n_rows:
             k = task % outputs
-            begin = task // outputs * TASK_ROWS
-            end = min(begin + TASK_ROWS, rows)
-            margins = scores[k, begin:end]
-            target = targets[min(k, targets.shape[0] - 1), begin:end]
+            first = task // outputs * TASK_ROWS
             number = numbers[min(k + 1, numbers.size - 1)]
-            g = gradients[k, begin:end]
-            h = hessians[k, begin:end]
-            for i in range(margins.size):
-                gradient, hessian = loss(margins[i], target[i], number)
-                g[i] = np.float32(gradient)
-                h[i] = np.float32(hessian)
-            weigh(target, weights[begin:end], numbers[0], g, h)
+            for begin in range(first, min(first + TASK_ROWS, n_rows), lane):
+                end = min(begin + lane, first + TASK_ROWS, n_rows)
+                margins = rows.margins[k, begin:end]
+                add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins)
+                target = rows.targets[min(k, rows.targets.shape[0] - 1), begin:end]
+                g = new.gradients[k, begin:end]
+                h = new.hessians[k, begin:end]
+                values = margins
+                if of_share:
+                    own = scratch[thread_id]
+                    values = own[0, : margins.size]
+                    sigmoid_lane(margins, values, own[1], own[2])
+                for i in range(values.size):
+                    gradient, hessian = loss(values[i], target[i], number)
+                    g[i] = np.float32(gradient)
+                    h[i] = np.float32(hessian)
+                weigh(target, rows.weights[begin:end], numbers[0], g, h)
+                raise_largest(new.largest[thread_id, k], g, h)
             task = next_task(sync, 0)
 
     return write
@@ -99,7 +197,7 @@ def by_row(loss):
 squared_error = by_row(maths.squared_error)
 squared_log_error = by_row(maths.squared_log_error)
 pseudo_huber = by_row(maths.pseudo_huber)
-logistic = by_row(maths.logistic)
+logistic = by_row(maths.logistic, of_share=True)
 focal = by_row(maths.focal)
 hinge = by_row(maths.hinge)
 poisson = by_row(maths.poisson)
@@ -117,30 +215,35 @@ def by_pair(loss):
         thread_id,
         n_threads,
         sync,
-        scores,  # (2, rows) float64
-        targets,  # (1, rows) float64
-        weights,  # (rows,) float64, or empty for all ones
+        rows,  # LossRows of two outputs and one target
         numbers,  # (2,) float64: not used, and the parameter of the loss
-        gradients,  # (2, rows) float32 or float64, out
-        hessians,  # (2, rows) the same, out
-        scratch,  # (threads, 2, lane) float64: not used
+        new,  # NewGradients, out
+        scratch,  # (threads, 4 + outputs, lane) float64: not used
     ):
-        rows = scores.shape[1]
+        n_rows = rows.margins.shape[1]
+        lane = scratch.shape[2]
         task = next_task(sync, 0)
-        while task * TASK_ROWS < rows:
-            begin = task * TASK_ROWS
-            end = min(begin + TASK_ROWS, rows)
-            first, second = scores[0, begin:end], scores[1, begin:end]
-            label = targets[0, begin:end]
-            g, h = gradients[:, begin:end], hessians[:, begin:end]
+        while task * lane < n_rows:
+            begin = task * lane
+            end = min(begin + lane, n_rows)
+            first, second = rows.margins[0, begin:end], rows.margins[1, begin:end]
+            leaf = rows.leaf_of[begin:end]
+            add_values(leaf, rows.leaf_values[0], first)
+            add_values(leaf, rows.leaf_values[1], second)
+            label = rows.targets[0, begin:end]
+            first_g, second_g = new.gradients[0, begin:end], new.gradients[1, begin:end]
+            first_h, second_h = new.hessians[0, begin:end], new.hessians[1, begin:end]
             for i in range(label.size):
                 pairs = loss(first[i], second[i], label[i], numbers[1])
-                g[0, i] = np.float32(pairs[0])
-                h[0, i] = np.float32(pairs[1])
-                g[1, i] = np.float32(pairs[2])
-                h[1, i] = np.float32(pairs[3])
-            for k in range(2):
-                weigh(label, weights[begin:end], 1.0, g[k], h[k])
+                first_g[i] = np.float32(pairs[0])
+                first_h[i] = np.float32(pairs[1])
+                second_g[i] = np.float32(pairs[2])
+                second_h[i] = np.float32(pairs[3])
+            weights = rows.weights[begin:end]
+            weigh(label, weights, 1.0, first_g, first_h)
+            weigh(label, weights, 1.0, second_g, second_h)
+            raise_largest(new.largest[thread_id, 0], first_g, first_h)
+            raise_largest(new.largest[thread_id, 1], second_g, second_h)
             task = next_task(sync, 0)
 
     return write
@@ -156,13 +259,12 @@ def expectile_error(
     thread_id,
     n_threads,
     sync,
-    scores,  # (levels, rows) float64: the lowest expectile, then inverse softplus steps
-    targets,  # (1, rows) float64
-    weights,  # (rows,) float64, or empty for all ones
+    # LossRows of one target; margins: the lowest expectile, then inverse softplus steps
+    rows,
     numbers,  # (1 + levels,) float64: not used, and the levels
-    gradients,  # (levels, rows) float32 or float64, out
-    hessians,  # (levels, rows) the same, out
-    scratch,  # (threads, 3, lane) float64: expectile and pull of the level below
+    new,  # NewGradients, out
+    # (threads, 4 + outputs, lane) float64: expectile and pull of the level below
+    scratch,
 ):
     """Write g and h of each expectile's error, minus the error of the level below.
 
@@ -173,16 +275,16 @@ def expectile_error(
     expectile weigh about sqrt(level (1 - level)) on average. The hessian is the mean of
     this and the row's own weight, because rows change sides during training.
     """
-    levels, rows = scores.shape
+    levels, n_rows = rows.margins.shape
     lane = scratch.shape[2]
     expectiles = scratch[thread_id, 0]
     pulls = scratch[thread_id, 1]
     task = next_task(sync, 0)
-    while task * lane < rows:
+    while task * lane < n_rows:
         begin = task * lane
-        count = min(lane, rows - begin)
+        count = min(lane, n_rows - begin)
         end = begin + count
-        label = targets[0, begin:end]
+        label = rows.targets[0, begin:end]
         pulls[:count] = 0.0
         unit_below = 1.0
         for k in range(levels):
@@ -190,9 +292,10 @@ def expectile_error(
             unit = np.sqrt(level * (1.0 - level))
             ratio = unit / unit_below
             unit_below = unit
-            margins = scores[k, begin:end]
-            g = gradients[k, begin:end]
-            h = hessians[k, begin:end]
+            margins = rows.margins[k, begin:end]
+            add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins)
+            g = new.gradients[k, begin:end]
+            h = new.hessians[k, begin:end]
             for i in range(count):
                 expectile, slope = margins[i], 1.0
                 if k > 0:
@@ -206,7 +309,8 @@ def expectile_error(
                 h[i] = np.float32(max(curvature, maths.LEAST_HESSIAN))
                 expectiles[i] = expectile
                 pulls[i] = pull
-            weigh(label, weights[begin:end], 1.0, g, h)
+            weigh(label, rows.weights[begin:end], 1.0, g, h)
+            raise_largest(new.largest[thread_id, k], g, h)
         task = next_task(sync, 0)
 
 
@@ -215,76 +319,69 @@ def softmax(
     thread_id,
     n_threads,
     sync,
-    scores,  # (classes, rows) float64
-    targets,  # (1, rows) float64, whole numbers below classes
-    weights,  # (rows,) float64, or empty for all ones
+    rows,  # LossRows of one target, a whole number below classes
     numbers,  # (1,) float64: not used
-    gradients,  # (classes, rows) float32 or float64, out
-    hessians,  # (classes, rows) the same, out
-    scratch,  # (threads, 3, lane) float64: highest margin and sum of exponentials
+    new,  # NewGradients, out
+    # (threads, 4 + outputs, lane) float64: highest margin, sum of exponentials, two
+    # rows for `exp_lane`, the exponentials
+    scratch,
 ):
     """Write g = p - [target = class] and h = 2 p (1 - p), times the row's weight."""
-    classes, rows = scores.shape
+    classes, n_rows = rows.margins.shape
     lane = scratch.shape[2]
     highest = scratch[thread_id, 0]
     total = scratch[thread_id, 1]
     task = next_task(sync, 0)
-    while task * lane < rows:
+    while task * lane < n_rows:
         begin = task * lane
-        count = min(lane, rows - begin)
+        count = min(lane, n_rows - begin)
         end = begin + count
         for i in range(count):
             highest[i] = -np.inf
             total[i] = 0.0
         for k in range(classes):
-            margins = scores[k, begin:end]
+            margins = rows.margins[k, begin:end]
+            add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins)
             for i in range(count):
                 highest[i] = max(highest[i], margins[i])
         for k in range(classes):
-            margins = scores[k, begin:end]
+            margins = rows.margins[k, begin:end]
+            powers = scratch[thread_id, 4 + k, :count]
             for i in range(count):
-                total[i] += maths.exp(margins[i] - highest[i])
-        label = targets[0, begin:end]
+                powers[i] = margins[i] - highest[i]
+            exp_lane(powers, scratch[thread_id, 2], scratch[thread_id, 3])
+            for i in range(count):
+                total[i] += powers[i]
+        label = rows.targets[0, begin:end]
         for k in range(classes):
-            margins = scores[k, begin:end]
-            g = gradients[k, begin:end]
-            h = hessians[k, begin:end]
+            powers = scratch[thread_id, 4 + k]
+            g = new.gradients[k, begin:end]
+            h = new.hessians[k, begin:end]
             for i in range(count):
-                p = maths.exp(margins[i] - highest[i]) / total[i]
+                p = powers[i] / total[i]
                 g[i] = np.float32(p - (1.0 if label[i] == k else 0.0))
                 h[i] = np.float32(max(2.0 * p * (1.0 - p), maths.LEAST_HESSIAN))
-            weigh(label, weights[begin:end], 1.0, g, h)
+            weigh(label, rows.weights[begin:end], 1.0, g, h)
+            raise_largest(new.largest[thread_id, k], g, h)
         task = next_task(sync, 0)
 
 
 @kernel
-def find_extent(
+def find_largest(
     thread_id,
     n_threads,
     sync,
-    gradient_bits,  # (rows,) int32 or int64: the bits of the gradients
-    hessian_bits,  # (rows,) the same
-    magnitude,  # all bits except the sign, of the same type
-    extent,  # (tasks, 2) of the same type, out: bits of the largest |g| and h
+    gradients,  # (rows,) float32 or float64
+    hessians,  # (rows,) the same
+    largest,  # (threads, 2) int32 or int64, of the same size, zeros in, out: bits
 ):
-    """Write the largest |g| and h of each task.
-
-    The bits of non-negative floats are ordered as the floats are, and the compiler
-    vectorises the maximum of integers. Infinity and NaN are the largest.
-    """
-    rows = gradient_bits.size
+    """Find the largest |g| and |h| that each thread came across."""
+    rows = gradients.size
     task = next_task(sync, 0)
-    while task < extent.shape[0]:
+    while task * TASK_ROWS < rows:
         begin = task * TASK_ROWS
-        largest_gradient = magnitude ^ magnitude
-        largest_hessian = magnitude ^ magnitude
         end = min(begin + TASK_ROWS, rows)
-        for bits in gradient_bits[begin:end]:
-            largest_gradient = max(largest_gradient, bits & magnitude)
-        for bits in hessian_bits[begin:end]:
-            largest_hessian = max(largest_hessian, bits & magnitude)
-        extent[task, 0] = largest_gradient
-        extent[task, 1] = largest_hessian
+        raise_largest(largest[thread_id], gradients[begin:end], hessians[begin:end])
         task = next_task(sync, 0)
 
 

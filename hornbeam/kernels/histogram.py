@@ -30,8 +30,10 @@ __all__ = [
     "take_from_parent",
 ]
 
-#: How many rows ahead bins and gradients are prefetched (measured: 24 to 32 is best).
-_AHEAD = 28
+#: How many rows ahead bins and gradients are prefetched.
+_AHEAD = np.uint64(32)
+_LINE_BYTES = 64
+_FOUR = np.uint64(4)
 _LOW_HALF = 0xFFFFFFFF
 
 
@@ -108,11 +110,24 @@ def _overload_start(bins, starts, j):
 
 
 @inline
-def _prefetch_row(bins, packed, row, width):
-    """Prefetch a row's bins, both ends of them, and its gradients."""
-    prefetch(bins, row * width)
-    prefetch(bins, row * width + width - np.uint64(1))
+def _prefetch_row(bins, columns, step, packed, row, width):
+    """Prefetch a row's gradients, and its bins in every step-th column and the last."""
+    last = np.uint64(columns.size - 1)
+    j = np.uint64(0)
+    while j < last:
+        prefetch(bins, row * width + columns[j])
+        j += step
+    prefetch(bins, row * width + columns[last])
     prefetch(packed, row)
+
+
+@inline
+def _add_column(bins, sums, cell, f, starts, values):
+    """Add the values of four rows, which begin at `starts`, in column f."""
+    sums[cell + np.uint64(bins[starts[0] + f])] += values[0]
+    sums[cell + np.uint64(bins[starts[1] + f])] += values[1]
+    sums[cell + np.uint64(bins[starts[2] + f])] += values[2]
+    sums[cell + np.uint64(bins[starts[3] + f])] += values[3]
 
 
 @kernel
@@ -124,46 +139,42 @@ def _add_packed(bins, columns, all_columns, rows, begin, end, packed, starts, su
     """
     width = np.uint64(all_columns)
     count = np.uint64(columns.size)
-    every = columns.size == all_columns
-    whole = begin + (end - begin) // 4 * 4
-    # Consecutive rows, as at the root, are prefetched by the processor.
-    scattered = np.int64(rows[end - 1]) - np.int64(rows[begin]) != end - begin - 1
-    for i in range(begin, whole, 4):
-        if scattered:
-            ahead = min(i + _AHEAD, whole - 4)
-            _prefetch_row(bins, packed, np.uint64(rows[ahead]), width)
-            _prefetch_row(bins, packed, np.uint64(rows[ahead + 1]), width)
-            _prefetch_row(bins, packed, np.uint64(rows[ahead + 2]), width)
-            _prefetch_row(bins, packed, np.uint64(rows[ahead + 3]), width)
-        row_0 = np.uint64(rows[i])
-        row_1 = np.uint64(rows[i + 1])
-        row_2 = np.uint64(rows[i + 2])
-        row_3 = np.uint64(rows[i + 3])
-        value_0 = packed[row_0]
-        value_1 = packed[row_1]
-        value_2 = packed[row_2]
-        value_3 = packed[row_3]
-        start_0 = row_0 * width
-        start_1 = row_1 * width
-        start_2 = row_2 * width
-        start_3 = row_3 * width
-        if every:
-            for f in range(count):
-                cell = _start(bins, starts, f)
-                sums[cell + np.uint64(bins[start_0 + f])] += value_0
-                sums[cell + np.uint64(bins[start_1 + f])] += value_1
-                sums[cell + np.uint64(bins[start_2 + f])] += value_2
-                sums[cell + np.uint64(bins[start_3 + f])] += value_3
-        else:
-            for j in range(count):
+    first = columns[0]
+    span = columns[count - np.uint64(1)] - first + np.uint64(1)
+    own_rows = rows[begin:end]
+    size = np.uint64(own_rows.size)
+    whole_rows = size // _FOUR * _FOUR
+    whole_columns = count // _FOUR * _FOUR if span == count else np.uint64(0)
+
+    # The processor itself prefetches what is consecutive, such as the root's rows.
+    last_row = np.int64(own_rows[size - np.uint64(1)])
+    consecutive = last_row - np.int64(own_rows[0]) == end - begin - 1
+    to_prefetch = np.uint64(0) if consecutive and width <= span + span else size
+    # About one column of each cache line.
+    step = max(np.uint64(_LINE_BYTES // bins.itemsize) * count // span, np.uint64(1))
+    for i in range(min(_AHEAD, to_prefetch)):
+        _prefetch_row(bins, columns, step, packed, np.uint64(own_rows[i]), width)
+
+    for i in range(np.uint64(0), whole_rows, _FOUR):
+        for ahead in range(i + _AHEAD, min(i + _AHEAD + _FOUR, to_prefetch)):
+            row = np.uint64(own_rows[ahead])
+            _prefetch_row(bins, columns, step, packed, row, width)
+        row_0 = np.uint64(own_rows[i])
+        row_1 = np.uint64(own_rows[i + np.uint64(1)])
+        row_2 = np.uint64(own_rows[i + np.uint64(2)])
+        row_3 = np.uint64(own_rows[i + np.uint64(3)])
+        values = packed[row_0], packed[row_1], packed[row_2], packed[row_3]
+        bases = row_0 * width, row_1 * width, row_2 * width, row_3 * width
+        for outer in range(np.uint64(0), whole_columns, _FOUR):
+            for inner in range(_FOUR):  # which LLVM unrolls
+                j = outer + inner
                 cell = _start(bins, starts, j)
-                f = columns[j]
-                sums[cell + np.uint64(bins[start_0 + f])] += value_0
-                sums[cell + np.uint64(bins[start_1 + f])] += value_1
-                sums[cell + np.uint64(bins[start_2 + f])] += value_2
-                sums[cell + np.uint64(bins[start_3 + f])] += value_3
-    for i in range(whole, end):
-        row = np.uint64(rows[i])
+                _add_column(bins, sums, cell, first + j, bases, values)
+        for j in range(whole_columns, count):
+            cell = _start(bins, starts, j)
+            _add_column(bins, sums, cell, columns[j], bases, values)
+    for i in range(whole_rows, size):
+        row = np.uint64(own_rows[i])
         value = packed[row]
         for j in range(count):
             cell = _start(bins, starts, j)
@@ -224,7 +235,8 @@ def _add_wide(columns, chosen, rows, begin, end, pairs, gradients, hessians):
     width = np.uint64(table.size)
     for i in range(begin, end):
         row = np.uint64(rows[i])
-        prefetch(bins, np.uint64(rows[min(i + _AHEAD, end - 1)]) * width)
+        ahead = min(np.uint64(i) + _AHEAD, np.uint64(end - 1))
+        prefetch(bins, np.uint64(rows[ahead]) * width)
         if packed.size > 0:
             g = packed[row] >> 32
             h = packed[row] & _LOW_HALF

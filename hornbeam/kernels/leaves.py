@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel
 
-__all__ = ["bound_nodes", "gain_of", "rate_splits", "weigh_nodes", "weight_of"]
+__all__ = [
+    "NodeColumns",
+    "bound_nodes",
+    "gain_of",
+    "rate_splits",
+    "weigh_nodes",
+    "weight_of",
+    "write_nodes",
+]
+
+_FLOAT32_MAX = 3.4028234663852886e38
+
+
+class NodeColumns(NamedTuple):
+    """The columns of a finished tree; see `Tree`. Outputs are the last axis."""
+
+    right: NDArray[np.int32]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    default_left: NDArray[np.uint8]
+    split_type: NDArray[np.uint8]
+    value: NDArray[np.float32]
+    gain: NDArray[np.float32]
+    cover: NDArray[np.float32]
+    weight: NDArray[np.float32]
 
 
 @inline
@@ -57,6 +84,45 @@ def weigh_nodes(
         if child >= 0:
             weights[child] = weights[child + 1] = weight  # read in the child's turn
         weights[node] = weight if child >= 0 else weight * learning_rate
+
+
+@inline
+def _as_float32(value):
+    """Return the nearest finite float32 number, as model files need them."""
+    return np.float32(min(max(value, -_FLOAT32_MAX), _FLOAT32_MAX))
+
+
+@kernel
+def write_nodes(
+    left,  # (nodes,) int32: left child, or -1
+    splits,  # (nodes,) SPLIT_DTYPE
+    weights,  # (outputs, nodes) float64: times the learning rate at leaves
+    sums,  # (columns, nodes, 2) float64: gradients and hessians
+    new,  # NodeColumns, out; threshold: that of each split, in
+):
+    """Write the columns of a tree; return whether a leaf value is beyond float32."""
+    is_beyond = False
+    for node in range(left.size):
+        is_leaf = left[node] < 0
+        split = splits[node]
+        by_category = split["is_categorical"] != 0
+        new.right[node] = -1 if is_leaf else left[node] + 1
+        new.feature[node] = split["feature"]
+        if is_leaf or by_category:
+            new.threshold[node] = np.nan
+        new.default_left[node] = split["missing_left"]
+        new.split_type[node] = by_category
+        new.gain[node] = _as_float32(split["gain"])
+        cover = sums[0, node, 1]
+        for column in range(1, sums.shape[0]):
+            cover += sums[column, node, 1]
+        new.cover[node] = _as_float32(cover)
+        for output in range(weights.shape[0]):
+            weight = weights[output, node]
+            new.weight[node, output] = _as_float32(weight)
+            new.value[node, output] = _as_float32(weight) if is_leaf else 0.0
+            is_beyond |= is_leaf and abs(weight) > _FLOAT32_MAX
+    return is_beyond
 
 
 @kernel

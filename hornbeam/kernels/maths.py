@@ -17,6 +17,9 @@ __all__ = [
     "climb",
     "coordinate_step",
     "exp",
+    "exp_from_series",
+    "exp_parts",
+    "exp_series",
     "focal",
     "focal_share",
     "gain_at",
@@ -61,21 +64,31 @@ _ROOT_TWO_PI = 2.5066282746310002
 
 
 @inline
-def exp(x: float) -> float:
-    """Return e**x to 1 ulp; x is clipped to [-708, 709].
+def exp_parts(x: float) -> tuple[float, float]:
+    """Return k and r of x = k ln(2) + r, |r| <= ln(2)/2; x is clipped to [-708, 709].
 
-    Reduction to |r| <= ln(2)/2 and a Taylor polynomial of degree 13.
+    The parts of `exp` are separate for loops over lanes, see `lanes.exp_lane`.
     """
     x = min(max(x, _EXP_LOWEST), _EXP_HIGHEST)
     k = (x * _LOG2_E + _ROUND) - _ROUND
-    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    return k, (x - k * _LN2_HIGH) - k * _LN2_LOW
+
+
+@inline
+def exp_series(r: float) -> float:
+    """Return the Taylor terms of e**r of degree 7 to 13, divided by r**7."""
     p = 1.0 / 6227020800.0
     p = p * r + 1.0 / 479001600.0
     p = p * r + 1.0 / 39916800.0
     p = p * r + 1.0 / 3628800.0
     p = p * r + 1.0 / 362880.0
     p = p * r + 1.0 / 40320.0
-    p = p * r + 1.0 / 5040.0
+    return p * r + 1.0 / 5040.0
+
+
+@inline
+def exp_from_series(k: float, r: float, p: float) -> float:
+    """Return e**(k ln(2) + r) from the upper terms `p` of the series."""
     p = p * r + 1.0 / 720.0
     p = p * r + 1.0 / 120.0
     p = p * r + 1.0 / 24.0
@@ -84,6 +97,16 @@ def exp(x: float) -> float:
     p = p * r + 1.0
     p = p * r + 1.0
     return p * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
+
+
+@inline
+def exp(x: float) -> float:
+    """Return e**x to 1 ulp; x is clipped to [-708, 709].
+
+    Reduction to |r| <= ln(2)/2 and a Taylor polynomial of degree 13.
+    """
+    k, r = exp_parts(x)
+    return exp_from_series(k, r, exp_series(r))
 
 
 @inline
@@ -198,9 +221,8 @@ def pseudo_huber(margin: float, target: float, slope: float) -> tuple[float, flo
 
 
 @inline
-def logistic(margin: float, target: float, _: float) -> tuple[float, float]:
-    """Return g and h of the log loss of a target in [0, 1] under sigmoid(margin)."""
-    p = sigmoid(margin)
+def logistic(p: float, target: float, _: float) -> tuple[float, float]:
+    """Return g and h of the log loss of a target in [0, 1], for p = sigmoid(margin)."""
     return p - target, max(p * (1.0 - p), LEAST_HESSIAN)
 
 

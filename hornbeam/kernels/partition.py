@@ -1,4 +1,4 @@
-"""Partition of rows by splits, sums of leaves, and addition of leaf values."""
+"""Partition of rows by splits, and sums of leaves."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
-from hornbeam.kernels.sync import barrier, next_task
+from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
-    "add_leaf_values",
     "bring_home",
     "mark_leaves",
     "partition_rows",
     "route_rows",
     "sum_leaves",
 ]
+
+
+#: How many rows ahead bins are prefetched.
+_AHEAD = np.uint64(64)
+#: The mean distance of rows from which they are.
+_SCATTERED_GAP = 40
 
 
 @inline
@@ -30,6 +35,16 @@ def _listed_left(value, lefts):
     """Return 1 if a row goes left by the bit set `lefts`."""
     bit = np.uint64(value)
     return (lefts[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1)
+
+
+@inline
+def _is_scattered(rows):
+    """Whether few of the rows, ascending or descending, share a cache line of bins.
+
+    Prefetching takes 0.2 ns a row where they do, and saves up to 10 ns elsewhere.
+    """
+    span = abs(np.int64(rows[-1]) - np.int64(rows[0])) if rows.size > 0 else 0
+    return span >= _SCATTERED_GAP * rows.size
 
 
 @inline
@@ -77,9 +92,12 @@ def partition_rows(
         target = rows[1 - node["side"], tasks[task, 1] : tasks[task, 2]]
         last = np.uint64(max(source.size, 1) - 1)
         left = np.uint64(0)
+        scattered = _is_scattered(source)
         if node["is_categorical"]:
             own_lefts = lefts[tasks[task, 0]]
             for i in range(np.uint64(source.size)):
+                if scattered:
+                    prefetch(column, np.uint64(source[min(i + _AHEAD, last)]))
                 row = source[i]
                 value = column[np.uint64(row)]
                 target[left] = row
@@ -87,6 +105,8 @@ def partition_rows(
                 left += _listed_left(value, own_lefts)
         else:
             for i in range(np.uint64(source.size)):
+                if scattered:
+                    prefetch(column, np.uint64(source[min(i + _AHEAD, last)]))
                 row = source[i]
                 value = column[np.uint64(row)]
                 target[left] = row
@@ -205,27 +225,6 @@ def sum_leaves(
             cell = np.uint64(leaf[i])
             own[cell, np.uint64(0)] += np.int64(np.rint(g[i] * gradient_scale))
             own[cell, np.uint64(1)] += np.int64(np.rint(h[i] * hessian_scale))
-        task = next_task(sync, 0)
-
-
-@kernel
-def add_leaf_values(
-    thread_id,
-    n_threads,
-    sync,
-    leaf_of,  # (rows,) uint32
-    values,  # (leaves,) float32
-    scores,  # (rows,) float64, in and out
-):
-    """Add the leaf value of each row to its margin."""
-    rows = leaf_of.size
-    task = next_task(sync, 0)
-    while task * TASK_ROWS < rows:
-        begin, end = task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)
-        leaf = leaf_of[begin:end]
-        score = scores[begin:end]
-        for i in range(leaf.size):
-            score[i] += np.float64(values[np.uint64(leaf[i])])
         task = next_task(sync, 0)
 
 

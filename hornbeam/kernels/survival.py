@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.kernels import maths
+from hornbeam.kernels.gradients import raise_largest, weigh
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
+from hornbeam.kernels.margins import add_values
 from hornbeam.kernels.sort import sort_floats
 from hornbeam.kernels.sync import barrier, next_task
 
@@ -281,28 +283,29 @@ def accelerated_failure(
     thread_id,
     n_threads,
     sync,
-    scores,  # (1, rows) float64: logarithms of times
-    targets,  # (2, rows) float64: logarithms of the bounds of times
-    weights,  # (rows,) float64, or empty for all ones
+    # LossRows of one output and two targets; margins: logarithms of times; targets:
+    # those of the bounds of times
+    rows,
     numbers,  # (2,) float64: the distribution, and its scale
-    gradients,  # (1, rows) float32 or float64, out
-    hessians,  # (1, rows) the same, out
-    scratch,  # (threads, 3, lane) float64: bounds, then slopes; the indices of rows
+    new,  # NewGradients, out
+    # (threads, 4 + outputs, lane) float64: bounds, then slopes; the indices of rows
+    scratch,
 ):
     """Write g and h of minus the log-likelihood of bounds, times the row's weight."""
-    rows = scores.shape[1]
+    n_rows = rows.margins.shape[1]
     distribution = numbers[0]
     rate = 1.0 / numbers[1]
     lane = scratch.shape[2]
     task = next_task(sync, 0)
-    while task * TASK_ROWS < rows:
-        for begin in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows), lane):
-            end = min(begin + lane, (task + 1) * TASK_ROWS, rows)
-            margins = scores[0, begin:end]
-            low = targets[0, begin:end]
-            high = targets[1, begin:end]
-            g = gradients[0, begin:end]
-            h = hessians[0, begin:end]
+    while task * TASK_ROWS < n_rows:
+        for begin in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, n_rows), lane):
+            end = min(begin + lane, (task + 1) * TASK_ROWS, n_rows)
+            margins = rows.margins[0, begin:end]
+            add_values(rows.leaf_of[begin:end], rows.leaf_values[0], margins)
+            low = rows.targets[0, begin:end]
+            high = rows.targets[1, begin:end]
+            g = new.gradients[0, begin:end]
+            h = new.hessians[0, begin:end]
             # One loop per distribution, so that the compiler vectorises it.
             if distribution == _NORMAL:
                 for i in range(margins.size):
@@ -351,9 +354,8 @@ def accelerated_failure(
                         lows[j] = slope
                         highs[j] = curvature
                 _scatter(own, lows, highs, rate, g, h)
-            for i in range(weights[begin:end].size):
-                g[i] *= weights[begin + i]
-                h[i] *= weights[begin + i]
+            weigh(low, rows.weights[begin:end], 1.0, g, h)
+            raise_largest(new.largest[thread_id, 0], g, h)
         task = next_task(sync, 0)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.kernels.gradients import LossRows, NewGradients
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.config import ConfigGroup, spelled
 from hornbeam.objectives.totals import totals_of
@@ -25,6 +26,7 @@ __all__ = [
     "Task",
     "WarmUpCases",
     "register",
+    "run_loss",
 ]
 
 Floats = NDArray[np.float64]
@@ -34,8 +36,7 @@ Arrays = Mapping[str, NDArray[np.float32]]
 #: odds for rows of one class.
 REACH_OF_LOGARITHMS = 2.0
 
-_UNWEIGHTED: Floats = np.empty(0)
-#: Rows that a kernel of several outputs processes at once.
+#: Rows that a kernel processes at once: their arrays fit in the first-level cache.
 _LANE = 256
 #: The cost of one row of one output, as a number of histogram updates.
 _COST_PER_ROW = 8
@@ -304,28 +305,45 @@ class Objective(ABC):
     def write_gradients(
         self,
         team: Team,
-        margins: Floats,
-        targets: Floats,
-        weights: Floats | None,
+        rows: LossRows,
         gradients: NDArray[np.floating[Any]],
         hessians: NDArray[np.floating[Any]],
-    ) -> None:
-        """Write gradients and hessians at `margins`, all (outputs, rows).
+    ) -> Floats:
+        """Write gradients and hessians of the rows, (outputs, rows).
 
-        The targets are (columns, rows). The rows may be any part of the data.
+        The rows may be any part of the data. Leaf values that they lack are added to
+        their margins first.
+
+        Returns
+        -------
+        (outputs, 2) float64: the largest |g| and |h|. Infinite or NaN where one is.
         """
-        n_threads = team.threads_for(_COST_PER_ROW * margins.size)
-        team.run(
-            self.kernel,
-            n_threads,
-            margins,
-            targets,
-            _UNWEIGHTED if weights is None else weights,
-            np.array(self.numbers, np.float64),
-            gradients,
-            hessians,
-            np.empty((n_threads, 3, _LANE)),
-        )
+        return run_loss(team, self.kernel, rows, self.numbers, gradients, hessians)
+
+
+def run_loss(
+    team: Team,
+    kernel: Callable[..., None],
+    rows: LossRows,
+    numbers: tuple[float, ...],
+    gradients: NDArray[np.floating[Any]],
+    hessians: NDArray[np.floating[Any]],
+) -> Floats:
+    """Run the kernel of an objective; see `Objective.write_gradients`."""
+    outputs = len(rows.margins)
+    n_threads = team.threads_for(_COST_PER_ROW * rows.margins.size)
+    bits = np.int32 if gradients.itemsize == 4 else np.int64
+    largest = np.zeros((n_threads, outputs, 2), bits)
+    team.run(
+        kernel,
+        n_threads,
+        rows,
+        np.array(numbers, np.float64),
+        NewGradients(gradients, hessians, largest),
+        np.empty((n_threads, 4 + outputs, _LANE)),
+    )
+    found = np.maximum.reduce(largest).view(gradients.dtype)
+    return found.astype(np.float64)
 
 
 OBJECTIVES: dict[str, type[Objective]] = {}

@@ -193,9 +193,9 @@ class CompiledObjective(Objective):
     def numbers(self) -> tuple[float, ...]:
         return (1.0,)
 
-    def write_gradients(self, *args: Any) -> None:
+    def write_gradients(self, *args: Any) -> Floats:
         with _compiling(self.owner):
-            super().write_gradients(*args)
+            return super().write_gradients(*args)
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         if not self.has_transform:

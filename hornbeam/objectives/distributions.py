@@ -13,19 +13,16 @@ from numpy.typing import NDArray
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.kernels import maths
-from hornbeam.kernels.gradients import lognormal, negative_binomial, normal
+from hornbeam.kernels.gradients import LossRows, lognormal, negative_binomial, normal
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import log_rows, positive_columns
-from hornbeam.objectives.base import Floats, Link, Objective, register
+from hornbeam.objectives.base import Floats, Link, Objective, register, run_loss
 from hornbeam.objectives.config import ConfigGroup
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
 
 __all__ = ["Distribution", "LogNormal", "NegativeBinomial", "Normal"]
 
-_UNWEIGHTED: Floats = np.empty(0)
-#: The cost of a row, as a number of histogram updates.
-_COST_PER_ROW = 24
 #: Lower bounds of the scale in the base score, relative to the mean and absolute.
 _LEAST_SHARE = 1e-6
 _LEAST_SCALE = 1e-12
@@ -147,17 +144,9 @@ class Normal(Distribution):
         weights = info.row_weights
         dtype = np.float32 if weights is None else np.float64
         gradients, hessians = np.empty((2, *scores.shape), dtype)
-        team.run(
-            type(self).kernel,
-            team.threads_for(_COST_PER_ROW * scores.size),
-            scores,
-            self.targets_of(info),
-            _UNWEIGHTED if weights is None else weights,
-            np.array([1.0, _mean_of(scores[1], weights)]),
-            gradients,
-            hessians,
-            np.empty((1, 2, 1)),
-        )
+        rows = LossRows.of(scores, self.targets_of(info), weights)
+        numbers = 1.0, _mean_of(scores[1], weights)
+        run_loss(team, type(self).kernel, rows, numbers, gradients, hessians)
         return gradients, hessians
 
     def quantiles(

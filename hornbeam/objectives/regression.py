@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
 from hornbeam.kernels.gradients import (
+    LossRows,
     logistic,
     pseudo_huber,
     squared_error,
@@ -56,8 +57,8 @@ class NewtonStart(Objective):
     ) -> Iterator[Floats]:
         gradients = np.empty(targets.shape, np.float32)
         hessians = np.empty_like(gradients)
-        scores = np.zeros(targets.shape)
-        self.write_gradients(Team(1), scores, targets, weights, gradients, hessians)
+        rows = LossRows.of(np.zeros(targets.shape), targets, weights)
+        self.write_gradients(Team(1), rows, gradients, hessians)
         yield from gradients.astype(np.float64)
         yield from hessians.astype(np.float64)
 

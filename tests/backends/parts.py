@@ -48,11 +48,10 @@ KINDS = {
 
 def split_codes(codes, rows):
     """Return the codes of these rows."""
-    by_row = codes.by_row.reshape(codes.by_feature.shape[::-1])
+    by_row = codes.by_row.reshape(codes.by_feature.shape[1], -1)
     by_feature = np.ascontiguousarray(codes.by_feature[:, rows])
-    return DenseBins(
-        by_feature, np.ascontiguousarray(by_row[rows]).ravel(), codes.layout
-    )
+    by_row = np.ascontiguousarray(by_row[rows]).ravel()
+    return DenseBins(by_feature, by_row, codes.layout, codes.row_columns)
 
 
 def spans_of(rows):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+#: The benchmarks that draw a plot.
+DRAWN = ("fit", "threads")
 ROOT = Path(__file__).parents[2]
 FEW = ["--rows", "3000", "--repeats", "1", "--threads", "1"]
 SCRIPTS = {
@@ -38,6 +40,11 @@ SCRIPTS = {
     "contributions": [*FEW[:4], "--trees", "3", "--depths", "3"],
     "forests": ["--rows", "600", "--repeats", "1", "--trees", "2"],
     "tasks": ["--rows", "3000", "--repeats", "1", "--rounds", "3"],
+    "threads": [
+        *("--rows", "3000", "--rounds", "3", "--repeats", "1", "--threads", "1", "2"),
+        *("--sets", "made-50k", "--libraries", "hornbeam"),
+    ],
+    "quick": ["--cases", "rows-1k", "predict-one", "--seconds", "0"],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
     "fit": [*FEW, "--rounds", "3", "--sets", "made-1k", "--libraries", "hornbeam"],
 }
@@ -53,4 +60,4 @@ def test_benchmark_runs(script, tmp_path):
     result = json.loads(path.read_text())
     assert result["machine"]["cores"] >= 1
     assert not any("error" in run for run in result.get("runs", []))
-    assert (tmp_path / path.with_suffix(".png").name).exists() == (script == "fit")
+    assert (tmp_path / path.with_suffix(".png").name).exists() == (script in DRAWN)

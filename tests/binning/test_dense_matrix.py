@@ -15,7 +15,7 @@ from hornbeam.binning.dense import pack_features
 @examples(60)
 @given(
     bins=st.lists(
-        st.sampled_from([1, 2, 3, 5, 8, 40, 200, 256]), min_size=1, max_size=30
+        st.sampled_from([1, 2, 3, 5, 8, 16, 32, 33, 200, 256]), min_size=1, max_size=30
     ),
     seed=st.integers(0, 2**32 - 1),
 )

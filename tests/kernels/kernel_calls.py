@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from hornbeam.kernels.gradients import NewGradients
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.team import lease
 
 #: Numbers of threads. As plain Python, kernels run in one thread.
 N_THREADS = [1, 2, 3, 4] if COMPILED else [1]
+
+#: Rows that kernels of objectives process at once.
+LANE = 5
+#: The type of the bits of floats of 4 and 8 bytes.
+BITS = {4: np.int32, 8: np.int64}
 
 needs_compiler = pytest.mark.skipif(not COMPILED, reason="kernels are plain Python")
 
@@ -18,6 +25,17 @@ def call(kernel, *arguments, n_threads=1):
     """Call `kernel` in so many threads of a team."""
     with lease(n_threads) as team:
         team.run(kernel, n_threads, *arguments)
+
+
+def new_gradients(kernel, rows, numbers, n_threads=1):
+    """Return the `NewGradients` of `LossRows`; float64 where rows have weights."""
+    dtype = np.float64 if rows.weights.size > 0 else np.float32
+    g, h = np.full((2, *rows.margins.shape), np.nan, dtype)
+    largest = np.zeros((n_threads, len(g), 2), BITS[g.itemsize])
+    new, scratch = NewGradients(g, h, largest), np.empty((n_threads, 4 + len(g), LANE))
+    numbers = np.array(numbers, np.float64)
+    call(kernel, rows, numbers, new, scratch, n_threads=n_threads)
+    return new
 
 
 def split_rules(*values):

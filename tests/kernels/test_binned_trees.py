@@ -8,36 +8,26 @@ import pytest
 from kernel_calls import N_THREADS, call
 from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
 
+from hornbeam.boosting.margins import binned_scratch
 from hornbeam.forest.layout import Layout
-from hornbeam.kernels.binned_trees import (
-    BINNED_ROWS,
-    MOST_CUTS,
-    BinnedScratch,
-    add_binned_trees,
-)
+from hornbeam.kernels.binned_trees import MOST_CUTS, MOST_SLOTS, add_binned_trees
 from hornbeam.kernels.jit import COMPILED
-from hornbeam.kernels.predict import MOST_LEVELS
+from hornbeam.kernels.row_sets import SET_ROWS
 
-ROWS = 2 * BINNED_ROWS + 100 if COMPILED else 12
+ROWS = 2 * SET_ROWS + 100 if COMPILED else 12
 
 
 def margins_of(trees, outputs, rows, margins, n_threads=1):
     """Return margins with the trees added."""
     layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
-    coded, margins = layout.binned, margins.copy()
-    columns = 2 * FEATURES
+    binned, margins = layout.binned, margins.copy()
     call(
         add_binned_trees,
         rows,
         layout.roots,
-        coded,
+        binned,
         layout.values,
-        BinnedScratch(
-            np.empty((n_threads, BINNED_ROWS), rows.dtype),
-            np.empty((n_threads, BINNED_ROWS), np.uint32),
-            np.empty((n_threads, 2, BINNED_ROWS), np.uint8),
-            np.empty((n_threads, columns, BINNED_ROWS), np.uint8),
-        ),
+        binned_scratch(binned, n_threads, rows.dtype),
         margins,
         n_threads=n_threads,
     )
@@ -45,12 +35,12 @@ def margins_of(trees, outputs, rows, margins, n_threads=1):
 
 
 def forest(rng):
-    """Return single-node, balanced and the deepest supported trees."""
+    """Return single-node, balanced and deep trees."""
     return [
         random_tree(rng, 0),
         random_tree(rng, 1),
         random_tree(rng, 40),
-        random_tree(rng, MOST_LEVELS, deep=True),
+        random_tree(rng, 30, deep=True),
         random_tree(rng, 5),
     ]
 
@@ -81,18 +71,48 @@ def test_infinite_values_follow_the_thresholds():
     assert_like_naive(forest(rng), [0, 1, 1, 0, 1], rows)
 
 
+@pytest.mark.parametrize("scale", [1e-40, 1e-20, 1e20, 3e38])
+def test_values_of_any_magnitude(scale):
+    rng = np.random.default_rng(0)
+    trees = forest(rng)
+    for tree in trees:
+        tree.threshold[:] = np.clip(tree.threshold, -1, 1) * scale
+    rows = np.clip(random_rows(rng, ROWS, np.float32), -1, 1) * np.float32(scale)
+    assert_like_naive(trees, [0, 1, 1, 0, 1], rows)
+
+
+@pytest.mark.parametrize("cover", [0.0, np.nan, np.inf])
+@pytest.mark.parametrize("deep", [False, True])
+def test_trees_with_more_leaves_than_slots(deep, cover):
+    rng = np.random.default_rng(0)
+    large = random_tree(rng, 2 * MOST_SLOTS, deep)
+    large.threshold[:] = large.threshold.round(0)  # few thresholds
+    large.cover[::3] = cover
+    binned = Layout.of([large], [0], np.float32, FEATURES).binned
+    assert binned.trees["levels"][0] > 0
+    rows = random_rows(rng, ROWS, np.float32)
+    assert_like_naive([random_tree(rng, 9), large], [0, 0], rows)
+
+
+def test_a_balanced_tree_has_one_move_per_split():
+    tree, _ = bush(63)
+    binned = Layout.of([tree], [0], np.float32, FEATURES).binned
+    assert binned.trees["levels"].tolist() == [0]
+    assert binned.moves.size == 63
+
+
 def test_a_run_of_trees_ends_when_256_bins_are_used():
     rng = np.random.default_rng(0)
     trees = [random_tree(rng, 9) for _ in range(120 if COMPILED else 80)]
     for tree in trees:
         tree.feature[tree.left >= 0] = 2
         tree.threshold[tree.left >= 0] = rng.normal(size=9)
-    coded = Layout.of(trees, [0] * len(trees), np.float32, FEATURES).binned
-    assert coded.runs.size > 1
-    assert coded.runs["begin"].tolist() == [0, *coded.runs["end"][:-1].tolist()]
+    binned = Layout.of(trees, [0] * len(trees), np.float32, FEATURES).binned
+    assert binned.runs.size > 1
+    assert binned.runs["begin"].tolist() == [0, *binned.runs["end"][:-1].tolist()]
     # Missing values go to either side in all runs.
-    assert coded.columns.size == 2 * coded.runs.size
-    assert (1 << coded.columns["steps"]).max() <= MOST_CUTS + 1
+    assert binned.columns.size == 2 * binned.runs.size
+    assert binned.columns["steps"].max() <= 8
     rows = random_rows(rng, 40 if COMPILED else 4, np.float32)
     assert_like_naive(trees, [0] * len(trees), rows)
 
@@ -124,8 +144,5 @@ def test_the_most_thresholds_of_a_feature():
 
 def test_trees_without_a_binned_layout():
     rng = np.random.default_rng(0)
-    deep = random_tree(rng, MOST_LEVELS + 1, deep=True)
-    by_category = random_tree(rng, 9, categorical=range(FEATURES))
-    for tree in (deep, by_category):
-        trees = [random_tree(rng, 3), tree]
-        assert Layout.of(trees, [0, 0], np.float32, FEATURES).binned is None
+    trees = [random_tree(rng, 3), random_tree(rng, 9, categorical=range(FEATURES))]
+    assert Layout.of(trees, [0, 0], np.float32, FEATURES).binned is None

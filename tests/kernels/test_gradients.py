@@ -7,12 +7,14 @@ import math
 import naive
 import numpy as np
 import pytest
-from kernel_calls import N_THREADS, call, needs_compiler
+from kernel_calls import BITS, LANE, N_THREADS, call, needs_compiler, new_gradients
 
 from hornbeam.kernels.gradients import (
+    LossRows,
     deviation,
-    find_extent,
+    find_largest,
     logistic,
+    negative_binomial,
     pinball,
     pseudo_huber,
     quantise,
@@ -27,7 +29,6 @@ from hornbeam.kernels.layout import (
 )
 
 UNWEIGHTED = np.empty(0)
-LANE = 16
 TYPES = [np.float32, np.float64]
 
 
@@ -35,14 +36,11 @@ def gradients_of(
     kernel, scores, targets, weights=UNWEIGHTED, positive_weight=1.0, n_threads=1
 ):
     """Return the gradients and hessians, (outputs, rows); float64 under weights."""
-    dtype = np.float64 if weights.size > 0 else np.float32
-    g, h = np.full((2, *scores.shape), np.nan, dtype)
-    scratch = np.empty((n_threads, 2, LANE))
-    targets, numbers = np.atleast_2d(targets), np.array([positive_weight])
-    call(
-        kernel, scores, targets, weights, numbers, g, h, scratch,
-        n_threads=n_threads,
-    )  # fmt: skip
+    rows = LossRows.of(scores, np.atleast_2d(targets), weights)
+    g, h, largest = new_gradients(kernel, rows, [positive_weight, 0.5], n_threads)
+    found = largest.max(axis=0).view(g.dtype)
+    np.testing.assert_array_equal(found[:, 0], np.abs(g).max(axis=1))
+    np.testing.assert_array_equal(found[:, 1], h.max(axis=1))
     return g, h
 
 
@@ -88,10 +86,9 @@ def test_each_output_has_its_target(kernel):
 )
 def test_gradients_of_absolute_errors_are_signs(kernel, below, above):
     scores = np.array([[-3.0, 2.0, 2.5], [1.0, 2.0, 9.0]])
-    g, h = np.empty((2, 2, 3))
-    numbers, scratch = np.array([1.0, 0.2, 0.7]), np.empty((1, 2, 1))
     targets, weights = np.full((1, 3), 2.0), np.array([1.0, 2.0, 3.0])
-    call(kernel, scores, targets, weights, numbers, g, h, scratch)
+    rows = LossRows.of(scores, targets, weights)
+    g, h, _ = new_gradients(kernel, rows, [1.0, 0.2, 0.7])
     expected = [[low, 0.0, 3 * high] for low, high in zip(below, above, strict=True)]
     np.testing.assert_allclose(g, expected, rtol=1e-7)
     np.testing.assert_array_equal(h, [weights, weights])
@@ -99,19 +96,9 @@ def test_gradients_of_absolute_errors_are_signs(kernel, below, above):
 
 def test_a_parameter_for_each_output():
     scores, targets = np.array([[3.0], [3.0]]), np.zeros((2, 1))
-    g, h = (np.empty((2, 1), np.float32) for _ in range(2))
     for slopes in ([4.0], [4.0, 1e6]):
-        numbers = np.array([1.0, *slopes])
-        call(
-            pseudo_huber,
-            scores,
-            targets,
-            UNWEIGHTED,
-            numbers,
-            g,
-            h,
-            np.empty((1, 2, 1)),
-        )
+        rows = LossRows.of(scores, targets, None)
+        g, h, _ = new_gradients(pseudo_huber, rows, [1.0, *slopes])
         np.testing.assert_allclose(h[:, 0], [0.8, 0.8 if len(slopes) == 1 else 1.0])
         np.testing.assert_allclose(g, 3.0 * h)
 
@@ -180,38 +167,57 @@ def test_a_row_of_weight_three_equals_three_rows(kernel):
     np.testing.assert_array_equal(thrice, 3 * np.array(once, np.float64))
 
 
-def extent_of(g, h, n_threads=1):
+KERNELS = [squared_error, logistic, negative_binomial, softmax]
+
+
+@pytest.mark.parametrize("n_threads", N_THREADS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_leaf_values_are_added_before_gradients(kernel, n_threads):
+    rng = np.random.default_rng(0)
+    rows = 2 * TASK_ROWS + 77 if n_threads > 1 else 2 * LANE + 5
+    outputs = {negative_binomial: 2, softmax: 3}.get(kernel, 1)
+    labels = rng.integers(0, 2, rows).astype(float)[np.newaxis]
+    before = rng.normal(size=(outputs, rows))
+    leaf_of = rng.integers(0, 4, rows).astype(np.uint32)
+    values = rng.normal(size=(outputs, 4)).astype(np.float32)
+    after = before + values[:, leaf_of].astype(np.float64)
+    parts = before, labels, UNWEIGHTED, leaf_of, values
+    fused = new_gradients(kernel, LossRows(*parts), [1.0, 0.5], n_threads)
+    alone = new_gradients(kernel, LossRows.of(after, labels, None), [1.0, 0.5])
+    np.testing.assert_array_equal(before, after)
+    np.testing.assert_array_equal(fused.gradients, alone.gradients)
+    np.testing.assert_array_equal(fused.hessians, alone.hessians)
+    np.testing.assert_array_equal(fused.largest.max(axis=0), alone.largest[0])
+
+
+def largest_of(g, h, n_threads=1):
     """Return the largest |g| and h as floats."""
-    bits = {4: np.int32, 8: np.int64}[g.itemsize]
-    extent = np.full((-(-g.size // TASK_ROWS), 2), -1, bits)
-    magnitude = bits(np.iinfo(bits).max)
-    call(
-        find_extent, g.view(bits), h.view(bits), magnitude, extent, n_threads=n_threads
-    )
-    return extent.max(axis=0).view(g.dtype)
+    largest = np.zeros((n_threads, 2), BITS[g.itemsize])
+    call(find_largest, g, h, largest, n_threads=n_threads)
+    return largest.max(axis=0).view(g.dtype)
 
 
 @pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_extent(dtype, n_threads):
+def test_largest_gradients(dtype, n_threads):
     rng = np.random.default_rng(0)
     rows = 3 * TASK_ROWS + 5 if n_threads > 1 else 300
     g = rng.normal(size=rows).astype(dtype)
     h = rng.uniform(size=rows).astype(dtype)
     np.testing.assert_array_equal(
-        extent_of(g, h, n_threads), [np.abs(g).max(), h.max()]
+        largest_of(g, h, n_threads), [np.abs(g).max(), h.max()]
     )
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_extent_of_infinity_and_nan(dtype):
+def test_infinity_and_nan_are_the_largest(dtype):
     for value in (np.inf, -np.inf, np.nan, -np.nan):
         g = np.array([1.0, value, -2.0], dtype)
         h = np.array([1.0, 0.5, 2.0], dtype)
-        largest = extent_of(g, h)
+        largest = largest_of(g, h)
         assert not np.isfinite(largest[0]) and largest[1] == 2.0
     zeros = np.array([0.0, -0.0], dtype)
-    np.testing.assert_array_equal(extent_of(zeros, zeros), [0.0, 0.0])
+    np.testing.assert_array_equal(largest_of(zeros, zeros), [0.0, 0.0])
 
 
 def steps_of(g, h, gradient_bits, hessian_bits):

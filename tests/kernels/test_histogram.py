@@ -171,6 +171,26 @@ def test_only_chosen_columns_are_summed(columns, rows, kind):
             assert (sums[:, own] == POISON).all()
 
 
+@pytest.mark.parametrize("code_type", CODES)
+@pytest.mark.parametrize("consecutive", [True, False])
+@pytest.mark.parametrize("columns", [range(11), range(2, 10), [0, 2, 3, 7, 9, 10]])
+def test_runs_of_columns(columns, consecutive, code_type):
+    """Four columns at a time, or one where they are not contiguous."""
+    data = Data(150, [9, 2, 7, 3, 5, 8, 4, 6, 3, 2, 5], code_type, "packed")
+    if consecutive:
+        data.rows[1] = np.arange(150)
+    columns = list(columns)
+    # With 2,816 packed bins of bytes, fewer rows would be added directly.
+    tasks = [[0, 1, 3, 150, 0, len(columns)]]
+    exact = data.exact(3, 150, columns)
+    own = np.concatenate(
+        [np.arange(data.offsets[f], data.offsets[f + 1]) for f in columns]
+    )
+    sums = data.build(tasks, columns=columns)[0]
+    np.testing.assert_array_equal(sums[:, own], exact[:, own])
+    assert (np.delete(sums, own, axis=1) == POISON).all()
+
+
 @pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("rows", [12, 270])
 def test_blocks_of_columns(rows, n_threads):

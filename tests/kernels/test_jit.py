@@ -114,15 +114,15 @@ def test_processes_that_compile_at_once_do_not_mix_types(copy):
 GRADIENTS = """
 import json
 import numpy as np
-from hornbeam.kernels.gradients import hinge, poisson
+from hornbeam.kernels.gradients import LossRows, NewGradients, hinge, poisson
 from hornbeam.kernels.team import Team
 
 found = []
 for kernel in (poisson, hinge):
-    scores, targets, one = np.zeros((1, 1)), np.ones((1, 1)), np.ones(1)
+    rows = LossRows.of(np.zeros((1, 1)), np.ones((1, 1)), None)
     g, h = np.empty((2, 1, 1), np.float32)
-    scratch = np.empty((1, 2, 1))
-    Team(1).run(kernel, 1, scores, targets, np.empty(0), one, g, h, scratch)
+    new = NewGradients(g, h, np.zeros((1, 1, 2), np.int32))
+    Team(1).run(kernel, 1, rows, np.ones(1), new, np.empty((1, 5, 1)))
     hits = sum(kernel.stats.cache_hits.values())
     found.append([float(g[0, 0]), float(h[0, 0]), hits])
 print(json.dumps(found))
@@ -245,11 +245,13 @@ TWO = {
     "_take_edge": "floats",
     "descend": "floats",
     "size_steps": "floats",
+    "_bin_column": "floats",
+    "_bin_columns": "floats",
     "_descend_mixed": "floats",
     "_descend_whole": "floats",
     "find_leaves": "floats",
     "find_ends": "floats",
-    "find_extent": "floats",
+    "find_largest": "floats",
     "weigh_rows": "floats",
     "draw_by_size": "floats",
     "quantise": "floats",
@@ -289,6 +291,7 @@ TWO = {
 FOUR = {
     "add_trees": "floats of features and of margins",
     "add_trees_to_few": "floats of features and of margins",
+    "_add_tree": "floats of features and of margins",
     "add_binned_trees": "floats of features and of margins",
     "explain_rows": "floats of features and of contributions",
     "trace_rows": "floats of features and of contributions",

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from kernel_calls import split_rules
 
-from hornbeam.kernels.leaves import bound_nodes, rate_splits, weigh_nodes
+from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.leaves import (
+    NodeColumns,
+    bound_nodes,
+    rate_splits,
+    weigh_nodes,
+    write_nodes,
+)
 
 #            0
 #        1       2
@@ -129,3 +136,48 @@ def test_following_bounds_are_between_the_nearest_leaves():
     # Only one of each pair of leaves grows.
     assert bounds[[3, 4]].tolist() == [[-3, 1.5], [-np.inf, 1]]
     assert bounds[[7, 8]].tolist() == [[1.5, 6], [3, np.inf]]
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_columns_of_a_tree(outputs):
+    rng = np.random.default_rng(0)
+    n_nodes, is_leaf = LEFT.size, LEFT < 0
+    splits = np.zeros(n_nodes, SPLIT_DTYPE)
+    splits["feature"] = np.where(is_leaf, 0, [4, 2, 7, 0, 0, 1, 0, 0, 0])
+    splits["gain"] = np.where(is_leaf, 0.0, 1e30 ** np.arange(n_nodes))
+    splits["missing_left"] = ~is_leaf & (np.arange(n_nodes) % 2 == 0)
+    splits["is_categorical"][1] = 1
+    weights = rng.normal(size=(outputs, n_nodes))
+    weights[0, 2] = -1e300  # of an inner node
+    sums = rng.uniform(size=(outputs, n_nodes, 2))
+    thresholds = rng.normal(size=n_nodes)
+    of_outputs = n_nodes, outputs
+    new = NodeColumns(
+        right=np.empty(n_nodes, np.int32),
+        feature=np.empty(n_nodes, np.int32),
+        threshold=thresholds.copy(),
+        default_left=np.empty(n_nodes, np.uint8),
+        split_type=np.empty(n_nodes, np.uint8),
+        value=np.empty(of_outputs, np.float32),
+        gain=np.empty(n_nodes, np.float32),
+        cover=np.empty(n_nodes, np.float32),
+        weight=np.empty(of_outputs, np.float32),
+    )
+    assert not write_nodes(LEFT, splits, weights, sums, new)
+    most = np.finfo(np.float32).max
+    np.testing.assert_array_equal(new.right, np.where(is_leaf, -1, LEFT + 1))
+    np.testing.assert_array_equal(new.feature, splits["feature"])
+    no_threshold = is_leaf | (splits["is_categorical"] == 1)
+    expected = np.where(no_threshold, np.nan, thresholds)
+    np.testing.assert_array_equal(new.threshold, expected)
+    np.testing.assert_array_equal(new.default_left, splits["missing_left"])
+    np.testing.assert_array_equal(new.split_type, splits["is_categorical"])
+    rounded = weights.clip(-most, most).astype(np.float32).T
+    np.testing.assert_array_equal(new.weight, rounded)
+    np.testing.assert_array_equal(new.value, np.where(is_leaf[:, None], rounded, 0))
+    gains = splits["gain"].clip(-most, most).astype(np.float32)
+    np.testing.assert_array_equal(new.gain, gains)
+    covers = sums[..., 1].sum(axis=0).astype(np.float32)
+    np.testing.assert_array_equal(new.cover, covers)
+    weights[-1, 8] = -1e39
+    assert write_nodes(LEFT, splits, weights, sums, new)

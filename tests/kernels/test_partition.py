@@ -16,7 +16,6 @@ from hornbeam.kernels.layout import (
     TASK_ROWS,
 )
 from hornbeam.kernels.partition import (
-    add_leaf_values,
     mark_leaves,
     partition_rows,
     route_rows,
@@ -148,6 +147,24 @@ def test_bundled_features(last_bin, feature, code_type, missing_left):
     rows.check(1)
 
 
+@pytest.mark.parametrize("feature", [0, 5])
+@pytest.mark.parametrize("order", [1, -1])
+def test_scattered_rows(order, feature):
+    """Rows so far apart that their bins are prefetched."""
+    rows = Rows(9000)
+    for node in range(2):
+        begin = rows.nodes["begin"][node]
+        own = slice(begin, begin + 70)
+        rows.nodes["end"][node] = own.stop
+        rows.rows[node, own] = np.sort(rows.rows[node, own])[::order]
+    rows.before = [set(rows.of(node)) for node in range(2)]
+    rows.split(0, feature, 2, True)
+    rows.split(1, feature, 3, False)
+    rows.partition(([30], []))
+    rows.check(0)
+    rows.check(1)
+
+
 def test_all_rows_go_to_one_side():
     for last_bin, missing_left in ((5, True), (-1, False)):
         for cuts in (([], []), ([10], [50, 80])):
@@ -211,18 +228,6 @@ def test_leaves_are_summed_exactly(n_threads, dtype):
         fixed = [naive.fixed_point(value, steps[part]) for value in values]
         np.add.at(exact[:, part], leaf_of, fixed)
     np.testing.assert_array_equal(sums.sum(axis=0), exact)
-
-
-@pytest.mark.parametrize("n_threads", N_THREADS)
-def test_leaf_values_are_added(n_threads):
-    rng = np.random.default_rng(0)
-    n_rows = 2 * TASK_ROWS + 50 if n_threads > 1 else 150
-    leaf_of = rng.integers(0, 4, n_rows).astype(np.uint32)
-    values = rng.normal(size=4).astype(np.float32)
-    scores = rng.normal(size=n_rows)
-    exact = scores + values[leaf_of].astype(np.float64)
-    call(add_leaf_values, leaf_of, values, scores, n_threads=n_threads)
-    np.testing.assert_array_equal(scores, exact)
 
 
 @pytest.mark.parametrize("n_threads", N_THREADS)

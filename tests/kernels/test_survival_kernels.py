@@ -7,9 +7,10 @@ import math
 import naive
 import numpy as np
 import pytest
-from kernel_calls import N_THREADS, call, needs_compiler
+from kernel_calls import N_THREADS, call, needs_compiler, new_gradients
 
 from hornbeam.kernels import survival
+from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.layout import TASK_ROWS
 
 UNWEIGHTED = np.empty(0)
@@ -139,7 +140,6 @@ def test_no_events_have_no_likelihood():
 
 # --- Bounds ---------------------------------------------------------------------------
 
-LANE = 5
 CENSORING = {
     "seen": lambda z: (z, z),
     "later": lambda z: (z, INF),
@@ -156,12 +156,13 @@ def bound_gradients(
     scores = np.full((1, len(low)), margin)
     targets = scale * np.array([low, high])
     number = survival.DISTRIBUTIONS[distribution]
-    g, h = np.full((2, *scores.shape), np.nan, weights.dtype if weights.size else "f4")
-    call(
-        survival.accelerated_failure, scores, targets, weights,
-        np.array([number, scale]), g, h, np.empty((n_threads, 3, LANE)),
-        n_threads=n_threads,
-    )  # fmt: skip
+    rows = LossRows.of(scores, targets, weights)
+    numbers = [number, scale]
+    g, h, largest = new_gradients(
+        survival.accelerated_failure, rows, numbers, n_threads
+    )
+    found = largest.max(axis=0).view(g.dtype)
+    np.testing.assert_array_equal(found, [[np.abs(g).max(), h.max()]])
     return g[0], h[0]
 
 

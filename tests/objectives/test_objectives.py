@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
+from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.registry import create, names
 from hornbeam.objectives.totals import as_totals, largest_of, sum_steps
@@ -28,7 +29,8 @@ def gradients(of, scores, labels, weights=None, threads=1):
     """Return the gradients and hessians at `scores`, (outputs, rows)."""
     g, h = (np.empty(scores.shape, np.float32) for _ in range(2))
     with lease(threads) as team:
-        of.write_gradients(team, scores, np.atleast_2d(labels), weights, g, h)
+        rows = LossRows.of(scores, np.atleast_2d(labels), weights)
+        of.write_gradients(team, rows, g, h)
     return g, h
 
 
