@@ -56,6 +56,7 @@ def test_an_error_of_a_task_is_raised(client):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_task_may_take_longer_than_patience(client):
     future = client.submit(slow_rows, 1, seconds=4, pure=False)
     assert len(Workers(client, patience=1.5).results([future])) == 1
