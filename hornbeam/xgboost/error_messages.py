@@ -35,7 +35,7 @@ class FileError(HornbeamError, OSError):
 
     # Dask creates the errors of its workers anew by this method; the one of ValueError,
     # which would be inherited, refuses to.
-    __new__ = OSError.__new__
+    __new__ = OSError.__new__  # type: ignore[assignment]
 
 
 _COLUMNS = (
