@@ -14,6 +14,7 @@ These are seven messages for a tree of depth 6.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,13 +67,13 @@ class PartialSums:
             least = np.minimum(ranges[:, 2:], other.gradient_ranges[:, 2:])
             ranges = np.hstack([largest, least])
         pairs = zip(self.sums, other.sums, strict=True)
-        return PartialSums(ranges, [np.add(a, b, dtype=np.int64) for a, b in pairs])
+        return PartialSums(ranges, [a + b for a, b in pairs])
 
 
-def _narrow(sums: NDArray[Any]) -> NDArray[Any]:
-    if sums.size > 0 and max(int(sums.max()), -int(sums.min())) <= _INT32_MAX:
-        return sums.astype(np.int32)
-    return sums
+def _narrow(sums: NDArray[np.int64], n_workers: int) -> NDArray[Any]:
+    """Return sums as int32 if the total over as many workers fits for certain."""
+    largest = max(int(sums.max(initial=0)), -int(sums.min(initial=0)))
+    return sums.astype(np.int32) if n_workers * largest <= _INT32_MAX else sums
 
 
 def _used_bins(layout: HistogramLayout, features: NDArray[np.uint64]) -> Any:
@@ -99,9 +100,14 @@ class LocalRows:
         self.rows = rows
         self._layout = layout
         self._used_bins: Any = slice(None)
+        #: Of histograms; used again, as memory is slow when it is first written.
+        self._buffer = np.empty(0, np.int64)
 
-    def run_calls(self, calls: Sequence[Call]) -> PartialSums:
-        """Make the calls in order; return all results."""
+    def run_calls(self, calls: Sequence[Call], n_workers: int) -> PartialSums:
+        """Make the calls in order; return all results, to be added to other workers'.
+
+        `n_workers` is the number of workers with this one.
+        """
         gradient_ranges = None
         sums = []
         for operation, args in calls:
@@ -115,8 +121,10 @@ class LocalRows:
                 gradient_ranges = result
             elif result is not None:
                 sums.append(result)
-        # Most sums fit in int32, which halves the bytes to send.
-        return PartialSums(gradient_ranges, [_narrow(array) for array in sums])
+        # Most sums fit in int32, which halves the bytes to send and to add.
+        return PartialSums(
+            gradient_ranges, [_narrow(array, n_workers) for array in sums]
+        )
 
     def call(self, operation: str, args: tuple[Any, ...]) -> Any:
         """Return the result of a method of the rows."""
@@ -128,7 +136,10 @@ class LocalRows:
         """Return the histograms of the nodes, only with bins that the tree uses."""
         columns, parts = kind
         shape = columns, nodes.size, parts, self._layout.n_histogram_bins
-        histograms = np.zeros(shape, np.int64)
+        size = math.prod(shape)
+        if size > self._buffer.size:
+            self._buffer = np.zeros(size, np.int64)
+        histograms = self._buffer[:size].reshape(shape)
         self.rows.build_histograms(nodes, np.arange(nodes.size), histograms)
         return histograms[..., self._used_bins]
 
@@ -248,7 +259,10 @@ class ClusterRows(Rows):
     def _send(self, *calls: Call) -> PartialSums:
         message = [*self._deferred, *calls]
         self._deferred.clear()
-        sums: PartialSums = self._cluster.sum(self.actors, "run", self._term, message)
+        actors = self.actors
+        sums: PartialSums = self._cluster.sum(
+            actors, "run", self._term, message, len(actors)
+        )
         return sums
 
     def compute_gradients(self, objective: GradientSource) -> None:

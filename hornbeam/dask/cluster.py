@@ -8,23 +8,27 @@ from concurrent.futures import Future
 from functools import reduce
 from importlib import import_module
 from operator import add
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import distributed
+from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
 from hornbeam.backends.cluster import ActorLostError, Call, Cluster, RowActor, Share
+from hornbeam.dask.channel import pack
+from hornbeam.dask.exchange import ActorChannel, exchange
 from hornbeam.dask.rpc import (
     ReductionTree,
     WorkerLostError,
     call_actor,
+    open_channel,
     pack_call,
     reduce_tree,
     reduction_trees,
     watch,
 )
-from hornbeam.dask.workers import Workers
+from hornbeam.dask.workers import CONNECT_TIMEOUT, Workers
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
 __all__ = ["DaskCluster"]
@@ -72,6 +76,8 @@ class DaskCluster(Workers, Cluster):
         self._ready: set[str] = set()
         self._importing: dict[str, asyncio.Future[None]] = {}
         self._n_placed = 0
+        #: By the actor's number; None: it can only be called by Dask.
+        self._channels: dict[int, ActorChannel | None] = {}
 
     def place(self, shares: Sequence[Share], *options: Any) -> list[RowActor]:
         return self._wait(self._place(shares, options))
@@ -96,18 +102,35 @@ class DaskCluster(Workers, Cluster):
         return self._wait(self._call(actors, pack_call(operation, args)))
 
     def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
-        if len(actors) < self._tree_from:
+        if len(actors) >= self._tree_from:
+            return self._wait(self._sum(actors, pack_call(operation, args)))
+        channels = self._open_channels(actors)
+        if channels is None:
             return reduce(add, self.call(actors, operation, *args))
-        return self._wait(self._sum(actors, pack_call(operation, args)))
+        try:
+            results = exchange(channels, pack((operation, args)))
+            errors = _errors_in(results)
+            if errors:
+                self._wait(self._raise(errors))
+        except BaseException:
+            # An answer may still come: the next call needs other channels.
+            self._close_channels(actors)
+            raise
+        return reduce(add, results)
 
     def drop(self, actors: Sequence[RowActor]) -> None:
         """Release actors."""
+        self._close_channels(actors)
         for actor in actors:
             future = self._futures.pop(actor.number, None)
             if future is not None:
                 future.release()
 
     def close(self) -> None:
+        for channel in self._channels.values():
+            if channel is not None:
+                channel.close()
+        self._channels.clear()
         for future in list(self._futures.values()):
             future.release()
         self._futures.clear()
@@ -140,9 +163,13 @@ class DaskCluster(Workers, Cluster):
         results = await asyncio.gather(
             *(call_one(actor) for actor in actors), return_exceptions=True
         )
-        errors = [result for result in results if isinstance(result, BaseException)]
-        if not errors:
-            return results
+        errors = _errors_in(results)
+        if errors:
+            await self._raise(errors)
+        return results
+
+    async def _raise(self, errors: list[BaseException]) -> NoReturn:
+        """Raise the most important error; remove lost workers from the cluster."""
         errors.sort(key=_rank)
         if not isinstance(errors[0], ActorLostError):
             raise errors[0]
@@ -155,22 +182,64 @@ class DaskCluster(Workers, Cluster):
         await self._remove(actor.place for actor in lost.values())
         raise ActorLostError(lost.values())
 
+    def _open_channels(self, actors: Sequence[RowActor]) -> list[ActorChannel] | None:
+        """Return the channels to actors; None if one of them cannot have a channel."""
+        new = [actor for actor in actors if actor.number not in self._channels]
+        if new:
+            self._wait(self._gather_all(new, self._open_channel))
+        found = [self._channels[actor.number] for actor in actors]
+        channels = [channel for channel in found if channel is not None]
+        return channels if len(channels) == len(found) else None
+
+    async def _open_channel(self, actor: RowActor) -> None:
+        try:
+            peer = await self._connect_ready(actor.place)
+        except WorkerLostError:
+            raise ActorLostError([actor]) from None
+        connection = None
+        if not isinstance(peer, ProxyRPC):  # the client can connect to the worker
+            timeout = min(CONNECT_TIMEOUT, self.patience)
+            connection = await open_channel(
+                actor.place, self._key(actor), timeout, **self._client.connection_args
+            )
+        channel = None
+        if connection is not None:
+            hooks = self._watch_actor, self._check_client
+            channel = ActorChannel(actor, connection, *hooks)
+        self._channels[actor.number] = channel
+
+    def _close_channels(self, actors: Sequence[RowActor]) -> None:
+        for actor in actors:
+            channel = self._channels.pop(actor.number, None)
+            if channel is not None:
+                channel.close()
+
+    def _watch_actor(self, actor: RowActor) -> Future[None]:
+        """Start to watch an actor's worker; the future fails if it is lost."""
+        return self._submit(self._watch_until_lost(actor))
+
+    async def _watch_until_lost(self, actor: RowActor) -> None:
+        peer = await self._connect(actor.place)
+        await watch(_never(), peer, self.patience, lambda: self._is_gone(actor))
+
+    def _is_gone(self, actor: RowActor) -> bool:
+        """Return whether Dask knows that an actor is lost with its worker."""
+        return bool(self._futures[actor.number].status != "finished")
+
     async def _call_one(
         self, actor: RowActor, message: Any, tree: ReductionTree | None = None
     ) -> Any:
         """Return the result of one actor, or the sum over the tree that it heads."""
-        future = self._futures[actor.number]
+        key = self._key(actor)
 
-        def is_known_dead() -> bool:
-            return bool(future.status != "finished")
+        def is_gone() -> bool:
+            return self._is_gone(actor)
 
         try:
             peer = await self._connect_ready(actor.place)
             if tree is None:
-                return await call_actor(
-                    peer, future.key, message, self.patience, is_known_dead
-                )
-            return await reduce_tree(peer, tree, message, self.patience, is_known_dead)
+                return await call_actor(peer, key, message, self.patience, is_gone)
+            return await reduce_tree(peer, tree, message, self.patience, is_gone)
         except WorkerLostError:
             raise ActorLostError([actor]) from None
 
@@ -299,6 +368,14 @@ class DaskCluster(Workers, Cluster):
 
 async def _finished(future: Any) -> None:
     await distributed.wait([future])
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
+
+
+def _errors_in(results: Sequence[Any]) -> list[BaseException]:
+    return [result for result in results if isinstance(result, BaseException)]
 
 
 def _rank(error: BaseException) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import socket
+import threading
+import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -11,11 +14,13 @@ from functools import partial, reduce
 from operator import add
 from typing import Any
 
-from distributed import get_worker
+from distributed import Status, get_worker
+from distributed.comm import connect
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.backends.cluster import ActorLostError, RowActor
+from hornbeam.dask.channel import Channel, Frames, can_detach, detach, pack, serve
 
 __all__ = [
     "FIRST_CHECK",
@@ -24,6 +29,7 @@ __all__ = [
     "WorkerLostError",
     "call_actor",
     "cancel",
+    "open_channel",
     "pack_call",
     "reduce_tree",
     "reduction_trees",
@@ -165,16 +171,32 @@ class ReducingActor:
     def __init__(self) -> None:
         worker = get_worker()
         worker.handlers.setdefault("hornbeam_call", _handler(worker))
+        worker.handlers.setdefault("hornbeam_channel", _channel_handler(worker))
+        #: Held during a call: there may be a channel, and calls by Dask beside it.
+        self._busy = threading.Lock()
+        #: In which code finds its worker.
+        self._context = copy_context()
 
     def perform(self, message: bytes) -> Any:
         """Execute a packed call; return the result, pickled if it is small."""
         method, args = loads(message)
-        result = getattr(self, method)(*args)
+        with self._busy:
+            result = getattr(self, method)(*args)
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(result, protocol=5, buffer_callback=buffers.append)
         if len(head) + sum(buffer.raw().nbytes for buffer in buffers) < _LARGE:
             return pickle.dumps(result, protocol=5)
         return result
+
+    def answer(self, call: tuple[str, tuple[Any, ...]]) -> Frames:
+        """Execute a call that came over a channel; return the answer to it."""
+        method, args = call
+        try:
+            with self._busy:
+                result = self._context.run(getattr(self, method), *args)
+            return pack((True, result))
+        except Exception as error:
+            return pack((False, error))
 
     async def sum_tree(
         self, message: Any, patience: float, children: Sequence[ReductionTree]
@@ -222,6 +244,57 @@ def _handler(worker: Any) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
         return reply
 
     return hornbeam_call
+
+
+async def open_channel(
+    address: str, key: str, timeout: float, **connection_args: Any
+) -> socket.socket | None:
+    """Return the socket of a new channel to an actor; None if there cannot be one.
+
+    Parameters
+    ----------
+    address, key
+        Of the actor's worker, and of the actor, a `ReducingActor`.
+    timeout
+        Seconds for the worker to accept.
+    connection_args
+        Those of the client's connections.
+    """
+    comm = None
+    try:
+        comm = await connect(address, timeout, **connection_args)
+        await comm.write({"op": "hornbeam_channel", "key": key})
+        if await asyncio.wait_for(comm.read(), timeout) is True:
+            return detach(comm)
+    except OSError:
+        pass  # a lost worker is detected by the calls that it does not answer
+    finally:
+        if comm is not None:
+            comm.abort()
+    return None
+
+
+def _channel_handler(worker: Any) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return the handler of ``hornbeam_channel`` messages for a worker."""
+
+    async def hornbeam_channel(comm: Any, key: str) -> Any:
+        known = worker.state.actors.get(key)
+        if known is None or not can_detach(comm):
+            return False
+        # A weak reference: the rows are released with the actor, whether or not the
+        # client has closed the channel by then.
+        actor = weakref.ref(known)
+
+        def perform(call: Any) -> Frames | None:
+            alive = actor()
+            is_open = worker.status not in (Status.closing, Status.closed)
+            return alive.answer(call) if is_open and alive is not None else None
+
+        await comm.write(True)
+        serve(Channel(detach(comm)), perform)
+        return Status.dont_reply
+
+    return hornbeam_channel
 
 
 # Failure detection

@@ -176,13 +176,13 @@ class Shard(ReducingActor, PartitionRows):
             training.add_trees(state.layout.skip_trees(training.n_trees))
             training.n_trees = state.n_trees
 
-    def run(self, term: int, calls: Sequence[Call]) -> PartialSums:
-        """Execute the calls in order; return their results."""
-        return self._training.run(term, calls)
+    def run(self, term: int, calls: Sequence[Call], n_workers: int) -> PartialSums:
+        """Execute the calls in order; return their results, to be added to others'."""
+        return self._training.run(term, calls, n_workers)
 
     def margins_after(self, term: int, calls: Sequence[Call]) -> Spread:
         """Execute the calls in order; return the margins after them."""
-        self._training.run(term, calls)
+        self._training.run(term, calls, n_workers=1)
         return self.spans, self._training.rows.margins()
 
     def rewind(self, term: int, n_trees: int) -> bool:

@@ -184,11 +184,11 @@ class TrainingRows(LocalRows):
             "add_trees": self.add_trees,
         }
 
-    def run(self, term: int, calls: Sequence[Call]) -> PartialSums:
-        """Execute the calls in order; return their results."""
+    def run(self, term: int, calls: Sequence[Call], n_workers: int) -> PartialSums:
+        """Execute the calls in order; return their results, as `run_calls` does."""
         if term < self._term:
             raise StaleTermError
-        return self.run_calls(calls)
+        return self.run_calls(calls, n_workers)
 
     def call(self, operation: str, args: tuple[Any, ...]) -> Any:
         method = self._methods.get(operation)

@@ -16,7 +16,7 @@ from distributed.protocol.pickle import dumps
 from hornbeam.dask.rpc import FIRST_CHECK, WorkerLostError, cancel, watch
 from hornbeam.errors import ClusterError, ErrorCode, ParameterError
 
-__all__ = ["NO_WORKER_TIMEOUT", "Workers", "no_worker_error"]
+__all__ = ["CONNECT_TIMEOUT", "NO_WORKER_TIMEOUT", "Workers", "no_worker_error"]
 
 Result = TypeVar("Result")
 
@@ -25,7 +25,7 @@ _CHECK_INTERVAL = 1.0
 #: Seconds to wait for a worker when there is none, such as for one that restarts.
 NO_WORKER_TIMEOUT = 30.0
 #: Seconds for a first reply over a direct connection of the client to a worker.
-_CONNECT_TIMEOUT = 3.0
+CONNECT_TIMEOUT = 3.0
 
 
 class Workers:
@@ -106,14 +106,19 @@ class Workers:
         self, coroutine: Coroutine[Any, Any, Result]
     ) -> concurrent.futures.Future[Result]:
         """Start `coroutine` on the client's event loop."""
-        loop = self._client.loop.asyncio_loop
-        if (
-            self._client.status not in ("running", "connecting")
-            or not loop.is_running()
-        ):
+        try:
+            self._check_client()
+        except ClusterError:
             coroutine.close()
-            raise self._client_closed()
+            raise
+        loop = self._client.loop.asyncio_loop
         return asyncio.run_coroutine_threadsafe(coroutine, loop)
+
+    def _check_client(self) -> None:
+        """Raise a `ClusterError` if the client is closed."""
+        is_open = self._client.status in ("running", "connecting")
+        if not is_open or not self._client.loop.asyncio_loop.is_running():
+            raise self._client_closed()
 
     def _client_closed(self) -> ClusterError:
         return ClusterError(
@@ -223,7 +228,7 @@ class Workers:
         peer = self._peers.get(address)
         if peer is None:
             peer = self._client.rpc(address)
-            timeout = min(_CONNECT_TIMEOUT, self.patience)
+            timeout = min(CONNECT_TIMEOUT, self.patience)
             try:
                 await asyncio.wait_for(peer.echo(data=0), timeout)
             except (OSError, RuntimeError):

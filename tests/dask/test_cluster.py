@@ -14,6 +14,7 @@ from clusters import process_of
 
 from hornbeam import ClusterError, DataError, ParameterError
 from hornbeam.backends.cluster import ActorLostError, Share
+from hornbeam.dask import exchange
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rpc import ReducingActor
 
@@ -40,6 +41,9 @@ class SumActor(ReducingActor):
         if distributed.get_worker().address == address:
             self.end(how)
         return 0
+
+    def places(self):
+        return [distributed.get_worker().address]
 
     def refuse(self):
         raise DataError(f"part {self.numbers[0]} is refused")
@@ -243,3 +247,61 @@ def test_a_scheduler_that_dies_is_an_error_in_time(own_scheduler, how):
             cluster.alive()
     assert time.monotonic() - begin < 30
     cluster.close()
+
+
+def _no_call(*_):
+    raise AssertionError("called by Dask")
+
+
+def _channels():
+    return sum(thread.name == "hornbeam-channel" for thread in threading.enumerate())
+
+
+def test_sums_come_over_channels(client, monkeypatch):
+    cluster, actors = spread(client)
+    monkeypatch.setattr(DaskCluster, "_call_one", _no_call)
+    for value in (1, 2, 3):
+        assert cluster.sum(actors, "add", value) == 100 + 2 * value
+    with pytest.raises(DataError, match="is refused"):
+        cluster.sum(actors, "refuse")
+    assert cluster.sum(actors, "add", np.ones(50_000)).tolist() == [102.0] * 50_000
+    assert sum(client.run(_channels).values()) == 2
+    cluster.close()
+    end = time.monotonic() + 10
+    while sum(client.run(_channels).values()) > 0:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_code_of_a_channel_finds_its_worker(client):
+    cluster, actors = spread(client)
+    assert sorted(cluster.sum(actors, "places")) == cluster.alive()
+    cluster.close()
+
+
+def test_an_interrupted_sum_leaves_no_answer_behind(client, monkeypatch):
+    cluster, actors = spread(client)
+    assert cluster.sum(actors, "add", 0) == 100
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exchange.Channel, "receive", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            cluster.sum(actors, "add", 1)
+    assert cluster.sum(actors, "add", 2) == 104
+    cluster.close()
+
+
+def test_without_sockets_sums_come_by_dask():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as threads,
+        distributed.Client(threads) as client,
+    ):
+        cluster, actors = spread(client)
+        assert cluster.sum(actors, "add", 1) == 102
+        assert _channels() == 0
+        cluster.close()

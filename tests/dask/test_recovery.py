@@ -79,9 +79,8 @@ def expected():
     return of
 
 
-def kind_of(message):
+def kind_of(operation, args):
     """Return the kind of a message: its method, or the step of a round."""
-    operation, args = loads(message if isinstance(message, bytes) else message.data)
     if operation != "run":
         return operation
     verbs = [call[0] for call in args[1]]
@@ -98,15 +97,24 @@ def strike(monkeypatch):
     def prepare(processes, how, kind, number, n_victims=1):
         seen = []
 
+        def strike(place, call):
+            if kind_of(*call) != kind or place not in processes:
+                return
+            seen.append(place)
+            due = len(seen) >= number and len(struck) < n_victims
+            if due and (n_victims == 1 or place not in struck):
+                struck.append(place)
+                os.kill(processes[place], how)
+
         class Watched(DaskCluster):
+            def sum(self, actors, operation, *args):
+                for actor in actors:
+                    strike(actor.place, (operation, args))
+                return super().sum(actors, operation, *args)
+
             async def _call_one(self, actor, message, tree=None):
-                if kind_of(message) == kind and actor.place in processes:
-                    seen.append(actor.place)
-                    if len(seen) >= number and len(struck) < n_victims:
-                        place = actor.place
-                        if n_victims == 1 or place not in struck:
-                            struck.append(place)
-                            os.kill(processes[place], how)
+                packed = message if isinstance(message, bytes) else message.data
+                strike(actor.place, loads(packed))
                 return await super()._call_one(actor, message, tree)
 
         monkeypatch.setattr(hornbeam.dask.training, "DaskCluster", Watched)
