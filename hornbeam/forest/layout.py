@@ -102,7 +102,10 @@ class Layout:
         step
             See `weighted_leaf_values`.
         """
-        joined, starts = concatenate_trees(trees)
+        if len(trees) == 1:  # the new tree of a round, for the rows of evaluation
+            joined, starts = trees[0], np.array([0, trees[0].n_nodes])
+        else:
+            joined, starts = concatenate_trees(trees)
         sizes = np.diff(starts)
         indices = np.arange(starts[-1])
         offsets = np.repeat(starts[:-1], sizes)
@@ -115,7 +118,8 @@ class Layout:
         by_category = [np.count_nonzero(tree.split_type) for tree in trees]
         roots = np.stack([starts[:-1], depths, outputs, by_category], axis=1)
         category_spans, category_bits = _category_bits(joined)
-        values = joined.value
+        # That of a tree from a file may be read-only: another type for Numba.
+        values = joined.value.copy()
         if weights is not None:
             node_weights = np.repeat(weights, sizes).reshape(
                 -1, *[1] * (values.ndim - 1)
