@@ -305,17 +305,18 @@ def build_histograms(
             for j in range(chosen.size):
                 stop = own_cells[j] + table[chosen[j]]["n_bins"]
                 gradients[own_cells[j] : stop] = 0
-            _add_packed(
-                columns.bins,
-                chosen,
-                table.size,
-                own_rows,
-                begin,
-                end,
-                pairs.packed,
-                own_cells,
-                gradients,
-            )
+            if end > begin:
+                _add_packed(
+                    columns.bins,
+                    chosen,
+                    table.size,
+                    own_rows,
+                    begin,
+                    end,
+                    pairs.packed,
+                    own_cells,
+                    gradients,
+                )
             task = next_task(sync, 0)
             continue
         if tasks[task, 6] != ADD:

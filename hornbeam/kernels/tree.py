@@ -444,7 +444,8 @@ def _assign_slots(begin, end, tables, pool, rules, buffers):
             family[_SLOT, left] = -1
     if begin == 0:
         searched[0] = built[0] = 0
-        n_searched = n_built = np.int64(1)
+        n_searched = np.int64(1)
+        n_built = np.int64(not _has_few_rows(tables, 0, rules))
     for left in range(first, end, 2):
         parent = family[_PARENT, left]
         swaps = _size(tables, left) > _size(tables, left + 1)
