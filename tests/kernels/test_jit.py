@@ -92,6 +92,7 @@ WEIGH_AS = WEIGH.replace("np.empty(1)", "np.empty(1, DTYPE)").replace(
 )
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_processes_that_compile_at_once_do_not_mix_types(copy):
     """Two processes write a kernel's index at the same time: one overwrites it."""
