@@ -10,8 +10,7 @@ WORKERS ?= $(shell nproc)
 # A file's tests stay together: they share clusters and data.
 ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
 MANY := --hypothesis-profile=many
-# The slow tests of a cluster run alone, too.
-FILES_OF_ALONE = tests/dask $(shell grep -rl mark.alone --include=test_*.py tests)
+ALONE = $(shell grep -rl mark.alone --include=test_*.py tests)
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -54,12 +53,12 @@ test: $(INSTALLED)  ## run the tests, on all cores or WORKERS of them (minutes)
 	-@$(MAKE) --no-print-directory browser
 	$(BIN)/python -m hornbeam warmup  # once, not in each process
 	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and not alone"
-	$(PYTEST) --quiet -m "alone and not slow" $(FILES_OF_ALONE)
+	$(PYTEST) --quiet -m "alone and not slow" $(ALONE)
 
 .PHONY: test-slow
 test-slow: $(INSTALLED)  ## run the slow tests, and properties with many examples
 	$(PYTEST) --quiet $(ON_ALL_CORES) $(MANY) -m "(slow or hypothesis) and not alone"
-	$(PYTEST) --quiet $(MANY) -m "slow and alone" $(FILES_OF_ALONE)
+	$(PYTEST) --quiet $(MANY) -m "slow and alone" tests/dask $(ALONE)
 
 .PHONY: test-all
 test-all: test test-slow pure  ## run every test, with many examples (long)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # its import takes memory, which some runs measure
 
 __all__ = [
     *("SETS", "SPARSE_SETS", "BenchmarkSet", "Split"),
-    *("archived", "covtype", "fetched", "flights", "made", "made_sparse"),
+    *("archived", "covtype", "fetched", "flights", "made", "made_score", "made_sparse"),
 ]
 
 #: Maximum number of test rows of generated sets, in addition to the training rows.
@@ -53,9 +53,18 @@ class BenchmarkSet:
 
 
 def made(rows: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return normal features and a binary target that depends on a dozen of them.
+    """Return normal features and a binary target that depends on a dozen of them."""
+    x, score = made_score(rows, columns, seed)
+    return x, (score > 0).astype(np.float32)
 
-    The target combines products, a sine, an absolute value, a threshold and noise.
+
+def made_score(
+    rows: int, columns: int, seed: int, noise: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return normal features and a target that depends on a dozen of them.
+
+    The target combines products, a sine, an absolute value, a threshold and noise of
+    this standard deviation.
     """
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, columns), dtype=np.float32)
@@ -63,8 +72,8 @@ def made(rows: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     score = c[0] * c[1] + 0.7 * c[2] * c[3] + np.sin(2 * c[4])
     score += np.abs(c[5]) - 0.8 + 0.9 * (c[6] > 0.5) - 0.3
     score += 0.5 * c[7] + 0.3 * c[8] * c[9] + 0.4 * c[10] * (c[11] > 0)
-    score += rng.standard_normal(rows, dtype=np.float32)
-    return x, (score > 0).astype(np.float32)
+    score += noise * rng.standard_normal(rows, dtype=np.float32)
+    return x, score
 
 
 def _made_set(rows: int, columns: int, rounds: int) -> BenchmarkSet:

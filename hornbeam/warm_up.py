@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -166,9 +167,14 @@ def _compile_in_processes(workers: int, n_jobs: int) -> Iterator[int]:
 def work() -> None:
     """Run the jobs whose numbers are read from standard input."""
     jobs = list(_jobs())
+    # Compiling makes many objects that stay, and sets the collector off again and again
+    # to search all of them: without it, compiling takes 13 % less time.
+    gc.disable()
     for line in sys.stdin:
         if int(line) < len(jobs):
             jobs[int(line)]()
+        gc.collect()
+        gc.freeze()
         sys.stdout.write(line)
         sys.stdout.flush()
 

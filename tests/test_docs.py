@@ -8,11 +8,17 @@ import pytest
 PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.PAGES}
 
 
+#: Pages that take many seconds: one starts a cluster.
+LONG = {"docs/dask.md", "docs/worked-trees.md"}
+
+
 def parameters():
-    """Yield the pages with examples; those with downloads are marked slow."""
+    """Yield the pages with examples; those that download or take long are slow."""
+    assert LONG.issubset(PAGES)
     for page, text in PAGES.items():
         if pages.blocks(text):
-            marks = [pytest.mark.slow] if pages.downloads(text) else []
+            slow = page in LONG or pages.downloads(text)
+            marks = [pytest.mark.slow] if slow else []
             yield pytest.param(page, marks=marks)
 
 

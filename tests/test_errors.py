@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
+import copyreg
 import pickle
 import string
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tblib import pickling_support
 
 import hornbeam
 from hornbeam import errors
@@ -100,8 +102,23 @@ def test_errors_have_the_details_that_xgboosts_messages_need():
             assert fields - {None} <= given.keys(), (place, code)
 
 
+def pickled(error):
+    return pickle.loads(pickle.dumps(error))
+
+
+def sent_by_dask(error):
+    """Return the error as Dask does, which changes the way that errors are pickled."""
+    before = copyreg.dispatch_table.copy()
+    pickling_support.install(error)
+    try:
+        return pickled(error)
+    finally:
+        copyreg.dispatch_table.clear()
+        copyreg.dispatch_table.update(before)
+
+
 @pytest.mark.parametrize("kind", CLASSES)
-@pytest.mark.parametrize("again", [copy.copy, lambda e: pickle.loads(pickle.dumps(e))])
+@pytest.mark.parametrize("again", [copy.copy, pickled, sent_by_dask])
 def test_copies_and_pickles_keep_code_and_details(kind, again):
     plain = again(kind("what is wrong"))
     assert plain.code is kind.code

@@ -108,7 +108,7 @@ def test_a_fork_during_training_can_train():
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_an_interrupt_ends_training_within_a_second(threads):
     script = f"""
     data.binned(256)

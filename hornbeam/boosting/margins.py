@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode
@@ -16,7 +17,9 @@ from hornbeam.kernels.binned_trees import (
     MOST_SLOTS,
     SLOT_BITS,
     BinnedScratch,
+    Entries,
     add_binned_trees,
+    add_binned_trees_to_entries,
 )
 from hornbeam.kernels.linear import add_products
 from hornbeam.kernels.multi_output import add_multi_output_trees
@@ -24,6 +27,7 @@ from hornbeam.kernels.predict import (
     PREDICT_ROWS,
     ROWS_OF_LARGE,
     TREES_AT_ONCE,
+    DescentScratch,
     add_trees,
     add_trees_to_few,
     find_leaves,
@@ -154,7 +158,12 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
         arrays = block, *layout.arrays, places, margins
         add_trees_to_few(*arrays)
         return
-    binned = _by_bins(data.n_rows, layout)
+    table = _sparse_table(data)
+    entries = None if table is None else table.n_stored // max(1, data.n_rows)
+    binned = _by_bins(data.n_rows, layout, entries)
+    if binned is not None and table is not None:
+        _add_to_entries(team, table, layout, binned, margins)
+        return
     if binned is not None:
         _add_by_bins(team, data, layout, binned, margins)
         return
@@ -167,18 +176,34 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             layout.roots,
             layout.packed,
             layout.values,
-            np.empty((threads, _rows_together(layout)), np.int32),
+            DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
             margins[start : start + len(block)],
         )
 
 
-def _by_bins(n_rows: int, layout: Layout) -> BinnedLayout | None:
-    """Return the trees laid out by bins, if binning the rows pays off."""
+def _sparse_table(data: Rows) -> SparseTable | None:
+    """Return the table of sparse rows, unless it has codes of categories to check."""
+    table = data.table if isinstance(data, DMatrix) else data
+    if isinstance(table, SparseTable) and "c" not in (table.types or ()):
+        return table
+    return None
+
+
+def _by_bins(
+    n_rows: int, layout: Layout, entries: int | None = None
+) -> BinnedLayout | None:
+    """Return the trees laid out by bins, if binning the rows pays off.
+
+    Of sparse rows only so many `entries` in a row are binned.
+    """
     is_rare = n_rows * layout.steps < _STEPS_OF_NODE * layout.nodes.size
     if is_rare or _has_large_trees(layout):
         return None
     binned = layout.binned
-    if binned is None or layout.steps < _STEPS_OF_COLUMN * binned.columns.size:
+    if binned is None:
+        return None
+    values = binned.columns.size if entries is None else entries
+    if layout.steps < _STEPS_OF_COLUMN * values:
         return None
     return binned
 
@@ -201,6 +226,32 @@ def _add_by_bins(
             layout.values,
             binned_scratch(binned, threads, block.dtype),
             margins[start : start + len(block)],
+        )
+
+
+def _add_to_entries(
+    team: Team,
+    table: SparseTable,
+    layout: Layout,
+    binned: BinnedLayout,
+    margins: NDArray[Any],
+) -> None:
+    """Add the trees of `layout` to `margins` through the bins of stored entries."""
+    kind = layout.thresholds.dtype
+    columns = layout.columns_of_features(table.n_features)
+    for start in range(0, table.n_rows, _BLOCK_ROWS):
+        stop = min(start + _BLOCK_ROWS, table.n_rows)
+        pointers, features, values = table.row_entries(start, stop)
+        threads = team.threads_for((stop - start) * 4 * layout.steps)
+        team.run(
+            add_binned_trees_to_entries,
+            threads,
+            Entries(pointers, features, values.astype(kind, copy=False), columns),
+            layout.roots,
+            binned,
+            layout.values,
+            binned_scratch(binned, threads, kind),
+            margins[start:stop],
         )
 
 
@@ -232,15 +283,16 @@ def leaf_indices(team: Team, data: Rows, layout: Layout) -> NDArray[np.float32]:
             layout.roots,
             layout.packed,
             layout.numbers,
-            np.empty((threads, _rows_together(layout)), np.int32),
+            DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
             leaves[start : start + len(block)],
         )
     return leaves
 
 
-def _rows_together(layout: Layout) -> int:
+def _rows_together(layout: Layout, rows: int, threads: int) -> int:
     """Return how many rows descend a tree before the next tree."""
-    return ROWS_OF_LARGE if _has_large_trees(layout) else PREDICT_ROWS
+    most = ROWS_OF_LARGE if _has_large_trees(layout) else PREDICT_ROWS
+    return max(PREDICT_ROWS, min(most, -(-rows // threads)))
 
 
 def _has_large_trees(layout: Layout) -> bool:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hornbeam.data.floats import nearest
 from hornbeam.forest.tree import Tree, concatenate_trees
 from hornbeam.kernels.binned_trees import (
     BIN_BITS,
@@ -27,7 +26,7 @@ from hornbeam.kernels.binned_trees import (
     choose_top_splits,
 )
 from hornbeam.kernels.layout import BINNED_COLUMN_DTYPE, RUN_DTYPE
-from hornbeam.kernels.predict import FEATURE, FEATURE_BITS, PackedNodes
+from hornbeam.kernels.predict import FEATURE, PackedNodes, pack_nodes
 
 __all__ = [
     "BinnedLayout",
@@ -60,8 +59,6 @@ class Layout:
         Both are empty if no split is categorical.
     values
         (nodes,) float32, or (nodes, outputs) for multi-output trees.
-    numbers
-        (nodes,) int32: the index of each node in its tree.
     features
         The features that the trees split on, ascending; the features in `nodes` are
         indices into this array. None: indices of all features.
@@ -75,7 +72,6 @@ class Layout:
     category_spans: NDArray[np.int64]
     category_bits: NDArray[np.uint64]
     values: NDArray[np.float32]
-    numbers: NDArray[np.int32]
     features: NDArray[np.intp] | None
     covers: Sequence[NDArray[np.float32]]
 
@@ -102,36 +98,54 @@ class Layout:
         step
             See `weighted_leaf_values`.
         """
-        joined, starts = concatenate_trees(trees)
-        sizes = np.diff(starts)
-        indices = np.arange(starts[-1])
-        offsets = np.repeat(starts[:-1], sizes)
-        is_leaf = joined.left < 0
-        left = np.where(is_leaf, indices, joined.left + offsets).astype(np.uint64)
-        missing_right = (~is_leaf & (joined.default_left == 0)).astype(np.uint64)
-        features, numbered = _select_features(joined.feature, is_leaf, n_features)
-        nodes = (((left << 1) | missing_right) << FEATURE_BITS) | numbered
-        depths = [tree.depth() for tree in trees]
+        starts = np.zeros(len(trees) + 1, np.int64)
+        np.cumsum([tree.n_nodes for tree in trees], out=starts[1:])
+        kind, n_nodes = np.dtype(dtype), int(starts[-1])
+        features, columns = _select_features(trees, n_features)
+        nodes, thresholds = np.empty(n_nodes, np.uint64), np.empty(n_nodes, kind)
+        depths = np.empty(len(trees), np.int64)
+        pack_nodes(
+            starts,
+            _joined([tree.left for tree in trees], np.int32),
+            _joined([tree.feature for tree in trees], np.int32),
+            _joined([tree.threshold for tree in trees], np.float64),
+            _joined([tree.default_left for tree in trees], np.uint8),
+            columns,
+            float(np.finfo(kind).max),
+            np.empty(max(1, int(np.diff(starts).max(initial=0))), np.int32),
+            nodes,
+            thresholds,
+            depths,
+        )
+        for number in np.flatnonzero(depths < 0).tolist():
+            depths[number] = trees[number].depth()
         by_category = [np.count_nonzero(tree.split_type) for tree in trees]
         roots = np.stack([starts[:-1], depths, outputs, by_category], axis=1)
-        category_spans, category_bits = _category_bits(joined)
-        values = joined.value
-        if weights is not None:
-            node_weights = np.repeat(weights, sizes).reshape(
+        category_spans, category_bits = _category_bits(trees)
+        values = _joined([tree.value for tree in trees], np.float32)
+        if weights is not None and (step != 0.0 or not (weights == 1).all()):
+            node_weights = np.repeat(weights, np.diff(starts)).reshape(
                 -1, *[1] * (values.ndim - 1)
             )
             values = weighted_leaf_values(values, node_weights, step)
         return cls(
             roots.astype(np.int32),
             nodes,
-            nearest(np.where(is_leaf, np.nan, joined.threshold), dtype),
+            thresholds,
             category_spans,
             category_bits,
             values,
-            (indices - offsets).astype(np.int32),
             features,
             [tree.cover for tree in trees],
         )
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int32]:
+        """(nodes,): the index of each node in its tree."""
+        starts = np.concatenate([[0], self.roots[:, 0]])
+        sizes = np.diff(starts, append=self.nodes.size)
+        index = np.arange(self.nodes.size) - np.repeat(starts, sizes)
+        return index.astype(np.int32)
 
     @cached_property
     def steps(self) -> int:
@@ -177,6 +191,19 @@ class Layout:
             return None
         return BinnedLayout.of(self)
 
+    def columns_of_features(self, n_features: int) -> NDArray[np.int32]:
+        """Return the binned columns of each feature of the rows, as `Entries` does."""
+        assert self.binned is not None
+        columns = np.full((self.binned.runs.size, n_features, 2), -1, np.int32)
+        for found, run in zip(columns, self.binned.runs, strict=True):
+            own = self.binned.columns[run["first_column"] : run["end_column"]]
+            feature = own["feature"]
+            if self.features is not None:
+                feature = self.features[feature]
+            place = (own["missing_code"] != 0).astype(np.intp)
+            found[feature, place] = np.arange(own.size)
+        return columns
+
     def skip_trees(self, n_trees: int) -> Layout:
         """Return the layout without its first `n_trees` trees."""
         return replace(self, roots=self.roots[n_trees:])
@@ -194,22 +221,39 @@ def weighted_leaf_values(
     return (np.rint(weighted.astype(np.float64) / step) * step).astype(np.float32)
 
 
+def _joined(arrays: Sequence[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
+    """Return the arrays of all trees as one, which kernels may take."""
+    if not arrays:
+        return np.empty(0, dtype)
+    return np.concatenate(arrays, dtype=dtype, casting="safe")
+
+
 def _select_features(
-    feature: NDArray[np.int32], is_leaf: NDArray[np.bool_], n_features: int
-) -> tuple[NDArray[np.intp] | None, NDArray[np.uint64]]:
-    """Return the features used, None for all, and each node's index into them."""
-    if n_features >= _MIN_SELECTED_FEATURES:
-        used = np.unique(feature[~is_leaf]).astype(np.intp)
-        if 0 < used.size <= n_features // 2:
-            indices = np.searchsorted(used, np.where(is_leaf, used[0], feature))
-            return used, indices.astype(np.uint64)
-    return None, feature.astype(np.uint64)
+    trees: Sequence[Tree], n_features: int
+) -> tuple[NDArray[np.intp] | None, NDArray[np.int32]]:
+    """Return the features used, and the index of each feature among them.
+
+    None and no indices if rows are to have all features.
+    """
+    every = None, np.empty(0, np.int32)
+    if n_features < _MIN_SELECTED_FEATURES:
+        return every
+    is_used = np.zeros(n_features, np.bool_)
+    for tree in trees:
+        is_used[tree.feature[tree.left >= 0]] = True
+    used = np.flatnonzero(is_used)
+    if not 0 < used.size <= n_features // 2:
+        return every
+    return used, (np.cumsum(is_used) - 1).astype(np.int32)
 
 
-def _category_bits(nodes: Tree) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+def _category_bits(
+    trees: Sequence[Tree],
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Return the spans and the bit sets of the categories that go right."""
-    if not nodes.split_type.any():
+    if not any(tree.split_type.any() for tree in trees):
         return np.empty((0, 2), np.int64), np.empty(0, np.uint64)
+    nodes, _ = concatenate_trees(trees)
     node = np.repeat(np.arange(nodes.n_nodes), nodes.category_counts)
     bits = np.zeros(nodes.n_nodes, np.int64)
     # Categories ascend, so the last one of a node is the highest.

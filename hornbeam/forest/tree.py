@@ -170,7 +170,7 @@ def roots_and_depths(
     steps = (parent >= 0).astype(np.int64)
     for _ in range(parent.size.bit_length()):
         above = top[top]
-        if np.array_equal(above, top):
+        if (above == top).all():
             break
         steps += steps[top]
         top = above

@@ -34,8 +34,10 @@ __all__ = [
     "SLOT_BITS",
     "TOP_DTYPE",
     "BinnedScratch",
+    "Entries",
     "TopScratch",
     "add_binned_trees",
+    "add_binned_trees_to_entries",
     "choose_top_splits",
 ]
 
@@ -75,6 +77,27 @@ TOP_DTYPE = np.dtype(
         ("levels", np.int64),  # below the slots
     ]
 )
+
+
+class Entries(NamedTuple):
+    """The stored entries of sparse rows; other values are missing.
+
+    Attributes
+    ----------
+    pointers
+        (rows + 1,) int64: the first entry of each row.
+    features
+        (entries,) int32.
+    values
+        (entries,) of the type of the thresholds; NaN is missing.
+    columns
+        (runs, features, 2) int32: the columns of each feature in a run; -1: none.
+    """
+
+    pointers: NDArray[np.int64]
+    features: NDArray[np.int32]
+    values: NDArray[Any]
+    columns: NDArray[np.int32]
 
 
 class TopScratch(NamedTuple):
@@ -297,6 +320,52 @@ def _bin_columns(data, run, binned, lanes, position, bins):
             begin += SET_ROWS
 
 
+@inline
+def _find_bin(value, column, span, starts, cuts):
+    """Return the bin of one value, as `_bin_column` does."""
+    if value != value:
+        return column["missing_code"]
+    low, scale, last = span[0], span[1], span[2]
+    interval = (value - low) * scale
+    interval = interval if interval < last else last
+    interval = interval if interval > last - last else last - last
+    position = np.int64(starts[np.uint32(np.int32(interval))])
+    half = np.int64(1) << column["steps"]
+    for _ in range(column["steps"]):
+        half >>= 1
+        if value >= cuts[column["first_cut"] + position + half]:
+            position += half
+    return position
+
+
+@kernel
+def _bin_entries(entries, first_row, rows, r, run, binned, bins):
+    """Write the columns of bin indices of sparse rows that a run of trees compares."""
+    begin = 0
+    for number in range(run["first_column"], run["end_column"]):
+        missing = np.uint8(binned.columns[number]["missing_code"])
+        own = bins[begin : begin + SET_ROWS]
+        for i in range(own.size):
+            own[i] = missing
+        begin += SET_ROWS
+    of_feature = entries.columns[r]
+    for i in range(rows):
+        row = first_row + i
+        for k in range(entries.pointers[row], entries.pointers[row + 1]):
+            for place in range(2):
+                own_column = of_feature[entries.features[k], place]
+                if own_column >= 0:
+                    number = run["first_column"] + own_column
+                    found = _find_bin(
+                        entries.values[k],
+                        binned.columns[number],
+                        binned.spans[number],
+                        binned.starts[binned.first_starts[number] :],
+                        binned.cuts,
+                    )
+                    bins[np.int64(own_column) * SET_ROWS + i] = found
+
+
 @kernel
 def _mark_tests(tests, bins, marked):
     """Write which rows go right at each of the splits `tests`, and a set of all."""
@@ -361,41 +430,6 @@ def _descend_uneven(bins, nodes, places, rows, held):
 
 
 @kernel
-def add_binned_trees(
-    thread_id,
-    n_threads,
-    sync,
-    data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
-    binned,  # `hornbeam.forest.layout.BinnedLayout`
-    values,  # (nodes,) float32
-    scratch,  # BinnedScratch
-    margins,  # (rows, outputs) float32 or float64, in and out
-):
-    """Add the leaf values of all trees to the margins of rows, in the trees' order.
-
-    The result is that of `hornbeam.kernels.predict.add_trees`.
-    """
-    rows = data.shape[0]
-    task = next_task(sync, 0)
-    while task * SET_ROWS < rows:
-        begin = task * SET_ROWS
-        block = data[begin : begin + SET_ROWS]
-        own_margins = margins[begin : begin + SET_ROWS]
-        bins, marked = scratch.bins[thread_id], scratch.tests[thread_id]
-        lanes, position = scratch.values[thread_id], scratch.places[thread_id]
-        for r in range(binned.runs.size):
-            run = binned.runs[r]
-            _bin_columns(block, run, binned, lanes, position, bins)
-            tests = binned.tests[binned.test_starts[r] : binned.test_starts[r + 1]]
-            _mark_tests(tests, bins, marked)
-            for t in range(run["begin"], run["end"]):
-                sums = own_margins[:, np.uint64(roots[t, 2])]
-                _add_tree(thread_id, t, binned, values, scratch, sums)
-        task = next_task(sync, 0)
-
-
-@kernel
 def _add_tree(thread_id, t, binned, values, scratch, sums):
     """Add the leaf values of a tree to the margins of the rows of a set."""
     tree = binned.trees[t]
@@ -423,3 +457,68 @@ def _add_tree(thread_id, t, binned, values, scratch, sums):
         _descend_uneven(bins, binned.nodes, places, rows, held)
     for i in range(sums.size):
         sums[i] += values[np.uint64(places[i])]
+
+
+@kernel
+def _add_run(thread_id, r, roots, binned, values, scratch, margins):
+    """Add the leaf values of a run of trees to the margins of the rows of a set."""
+    tests = binned.tests[binned.test_starts[r] : binned.test_starts[r + 1]]
+    _mark_tests(tests, scratch.bins[thread_id], scratch.tests[thread_id])
+    for t in range(binned.runs[r]["begin"], binned.runs[r]["end"]):
+        sums = margins[:, np.uint64(roots[t, 2])]
+        _add_tree(thread_id, t, binned, values, scratch, sums)
+
+
+@kernel
+def add_binned_trees(
+    thread_id,
+    n_threads,
+    sync,
+    data,  # (rows, features) float32 or float64, row-major, NaN missing
+    roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
+    binned,  # `hornbeam.forest.layout.BinnedLayout`
+    values,  # (nodes,) float32
+    scratch,  # BinnedScratch
+    margins,  # (rows, outputs) float32 or float64, in and out
+):
+    """Add the leaf values of all trees to the margins of rows, in the trees' order.
+
+    The result is that of `hornbeam.kernels.predict.add_trees`.
+    """
+    rows = data.shape[0]
+    task = next_task(sync, 0)
+    while task * SET_ROWS < rows:
+        begin = task * SET_ROWS
+        block = data[begin : begin + SET_ROWS]
+        own_margins = margins[begin : begin + SET_ROWS]
+        bins = scratch.bins[thread_id]
+        lanes, position = scratch.values[thread_id], scratch.places[thread_id]
+        for r in range(binned.runs.size):
+            _bin_columns(block, binned.runs[r], binned, lanes, position, bins)
+            _add_run(thread_id, r, roots, binned, values, scratch, own_margins)
+        task = next_task(sync, 0)
+
+
+@kernel
+def add_binned_trees_to_entries(
+    thread_id,
+    n_threads,
+    sync,
+    entries,  # Entries
+    roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
+    binned,  # `hornbeam.forest.layout.BinnedLayout`
+    values,  # (nodes,) float32
+    scratch,  # BinnedScratch
+    margins,  # (rows, outputs) float32 or float64, in and out
+):
+    """Do the same as `add_binned_trees` for sparse rows."""
+    task = next_task(sync, 0)
+    while task * SET_ROWS < margins.shape[0]:
+        begin = task * SET_ROWS
+        own_margins = margins[begin : begin + SET_ROWS]
+        rows = own_margins.shape[0]
+        for r in range(binned.runs.size):
+            run, bins = binned.runs[r], scratch.bins[thread_id]
+            _bin_entries(entries, begin, rows, r, run, binned, bins)
+            _add_run(thread_id, r, roots, binned, values, scratch, own_margins)
+        task = next_task(sync, 0)

@@ -30,7 +30,7 @@ from hornbeam.kernels.leaves import gain_of, weight_of
 from hornbeam.kernels.node_constraints import child_weight, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
 from hornbeam.kernels.split import TINY, NodeSums, keep_candidate
-from hornbeam.kernels.sync import barrier, next_task
+from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
     "SHARE",
@@ -45,6 +45,8 @@ __all__ = [
 SHARE = 1 << 40
 #: Iterations of the power method for the first principal component.
 _POWER_STEPS = 8
+#: Leaf values are prefetched for the row that is so many rows ahead.
+_LEAVES_AHEAD = 16
 
 
 class MultiOutputBuffers(NamedTuple):
@@ -714,7 +716,7 @@ def add_multi_output_trees(
     roots,  # (trees, 4) int32: root's position, depth, not used, splits by category
     packed,  # PackedNodes
     values,  # (nodes, outputs) float32
-    places,  # (threads, rows that descend together) int32, scratch
+    scratch,  # DescentScratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
     """Add to the margins of each row the values of its leaf in each tree, in order.
@@ -722,8 +724,7 @@ def add_multi_output_trees(
     As `hornbeam.kernels.predict.add_trees`.
     """
     rows = data.shape[0]
-    own = places[thread_id]
-    together = own.size
+    together = scratch.places.shape[1]
     task = next_task(sync, 0)
     while task * together < rows:
         begin = task * together
@@ -731,10 +732,12 @@ def add_multi_output_trees(
         own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
         for t in range(roots.shape[0]):
-            reach_leaves(block, has_missing, roots[t], packed, own)
-            for i in range(own_margins.shape[0]):
-                value = values[own[i]]
-                sums = own_margins[i]
-                for k in range(sums.size):
-                    sums[k] += value[k]
+            own = reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
+            last = own.size - 1
+            for i in range(own.size):
+                later = values[np.uint64(own[min(i + _LEAVES_AHEAD, last)])]
+                prefetch(later, np.uint64(0))
+                leaf = np.uint64(own[i])
+                for k in range(values.shape[1]):
+                    own_margins[i, k] += values[leaf, k]
         task = next_task(sync, 0)

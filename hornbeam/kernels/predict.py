@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.sync import next_task
+from hornbeam.kernels.sync import next_task, prefetch
 
 __all__ = [
     "FEATURE",
@@ -17,6 +17,7 @@ __all__ = [
     "PREDICT_ROWS",
     "ROWS_OF_LARGE",
     "TREES_AT_ONCE",
+    "DescentScratch",
     "PackedNodes",
     "add_trees",
     "add_trees_to_few",
@@ -25,14 +26,15 @@ __all__ = [
     "goes_right",
     "goes_right_mixed",
     "next_place",
+    "pack_nodes",
     "reach_leaves",
 ]
 
 #: Rows that descend a tree together: their steps are independent of one another, and
 #: the tree's nodes stay in the cache.
 PREDICT_ROWS = 64
-#: The same for large trees, whose nodes do not stay in the first cache between trees.
-ROWS_OF_LARGE = 2048
+#: The most for large trees, whose nodes do not stay in the first caches between trees.
+ROWS_OF_LARGE = 1 << 14
 
 #: Trees that a single row descends together, for the same reason.
 TREES_AT_ONCE = 16
@@ -48,7 +50,43 @@ _ONE = np.uint64(1)
 
 #: Deeper trees are mostly unbalanced: a few rows at a time descend to their leaves.
 MOST_LEVELS = 12
-_SIDE_BY_SIDE = 8
+_SIDE_BY_SIDE = 16
+#: In trees of so many nodes, so many rows are grouped by where they are after the first
+#: levels: a group shares the part of the tree below, and its cache lines.
+_LARGE_TREE = 1 << 13
+_MANY_ROWS = 1 << 10
+_GROUPS = 1 << 12
+#: Values of a cache line of float32.
+_LINE = 16
+#: Most values of a row that are prefetched.
+_PREFETCHED = 64
+
+
+class DescentScratch(NamedTuple):
+    """Scratch arrays of rows that descend together, each with one part per thread.
+
+    Attributes
+    ----------
+    places
+        (threads, rows) int32: the position of each row.
+    order
+        (threads, rows) int32: the rows in the order of groups.
+    ends
+        (threads, groups + 1) int32: the ends of the groups.
+    near
+        (threads, rows side by side) int32: the positions of a few rows.
+    """
+
+    places: NDArray[np.int32]
+    order: NDArray[np.int32]
+    ends: NDArray[np.int32]
+    near: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, threads: int, rows: int) -> DescentScratch:
+        """Return scratch arrays for so many rows in each thread."""
+        shapes = rows, rows, _GROUPS + 1, _SIDE_BY_SIDE
+        return cls(*(np.empty((threads, size), np.int32) for size in shapes))
 
 
 class PackedNodes(NamedTuple):
@@ -71,6 +109,46 @@ class PackedNodes(NamedTuple):
     thresholds: NDArray[Any]
     category_spans: NDArray[np.int64]
     category_bits: NDArray[np.uint64]
+
+
+@kernel
+def pack_nodes(
+    starts,  # (trees + 1,) int64: the first node of each tree
+    left,  # (nodes,) int32: left child in the tree; -1 at leaves
+    feature,  # (nodes,) int32
+    threshold,  # (nodes,) float64
+    default_left,  # (nodes,) uint8
+    columns,  # (features,) int32: the column of each feature; empty: the feature
+    limit,  # float64: the largest threshold
+    levels,  # (nodes of the largest tree,) int32, scratch
+    nodes,  # (nodes,) uint64, out, see FEATURE_BITS
+    thresholds,  # (nodes,) float32 or float64, out
+    depths,  # (trees,) int64, out; -1 if a child precedes its parent
+):
+    """Write the nodes of trees as other kernels take them, and the trees' depths."""
+    for t in range(depths.size):
+        start = starts[t]
+        levels[0] = 0
+        depth = 0
+        in_order = True
+        for i in range(start, starts[t + 1]):
+            if left[i] < 0:
+                nodes[i] = np.uint64(i) << _LEFT
+                thresholds[i] = np.nan
+                continue
+            number = feature[i] if columns.size == 0 else columns[feature[i]]
+            child = np.uint64(start + left[i])
+            missing_right = np.uint64(default_left[i] == 0)
+            nodes[i] = (
+                (child << _LEFT) | (missing_right << _MISSING) | np.uint64(number)
+            )
+            value = limit if threshold[i] > limit else threshold[i]
+            thresholds[i] = -limit if value < -limit else value
+            in_order &= left[i] > i - start
+            level = levels[i - start] + 1
+            levels[left[i]], levels[left[i] + 1] = level, level
+            depth = max(depth, level)
+        depths[t] = depth if in_order else -1
 
 
 @inline
@@ -112,26 +190,10 @@ def _descend_whole(data, root, depth, packed, places):
             places[i] = _next_place(value, node, thresholds[place])
 
 
-@inline
+@kernel
 def _descend(data, root, depth, packed, places):
     """Write the leaf positions of any rows in any tree of numerical splits."""
     nodes, thresholds = packed.nodes, packed.thresholds
-    if depth > MOST_LEVELS:
-        for begin in range(0, data.shape[0], _SIDE_BY_SIDE):
-            end = min(begin + _SIDE_BY_SIDE, data.shape[0])
-            for i in range(begin, end):
-                places[i] = root
-            moved = np.uint64(1)
-            while moved != 0:
-                moved = np.uint64(0)
-                for i in range(begin, end):
-                    place = np.uint64(places[i])
-                    node = nodes[place]
-                    value = data[i, node & FEATURE]
-                    after = _next_place_missing(value, node, thresholds[place])
-                    moved |= np.uint64(after) ^ place
-                    places[i] = after
-        return
     for i in range(data.shape[0]):
         places[i] = root
     for _ in range(depth):
@@ -140,6 +202,63 @@ def _descend(data, root, depth, packed, places):
             node = nodes[place]
             value = data[i, node & FEATURE]
             places[i] = _next_place_missing(value, node, thresholds[place])
+
+
+@inline
+def _group_rows(places, root, size, ends, order):
+    """List rows by the part of the tree that they are in, of equal numbers of nodes."""
+    shift = np.uint32(0)
+    while (size >> shift) >= ends.size - 1:
+        shift += np.uint32(1)
+    for group in range(ends.size):
+        ends[group] = 0
+    for i in range(places.size):
+        ends[np.uint64(np.uint32(places[i] - root) >> shift) + np.uint64(1)] += 1
+    for group in range(1, ends.size):
+        ends[group] += ends[group - 1]
+    for i in range(places.size):
+        group = np.uint64(np.uint32(places[i] - root) >> shift)
+        order[np.uint64(ends[group])] = i
+        ends[group] += 1
+
+
+@inline
+def _prefetch_rows(data, rows):
+    """Prefetch rows that are read next."""
+    for k in range(rows.size):
+        row = data[np.uint64(rows[k])]
+        for f in range(0, min(row.size, _PREFETCHED), _LINE):
+            prefetch(row, np.uint64(f))
+
+
+@kernel
+def _descend_deep(data, root, size, packed, places, order, ends, near):
+    """Write the leaf positions of any rows in a deep tree of numerical splits."""
+    nodes, thresholds = packed.nodes, packed.thresholds
+    if size >= _LARGE_TREE and places.size >= _MANY_ROWS:
+        _descend(data, root, MOST_LEVELS, packed, places)
+        _group_rows(places, root, size, ends, order)
+    else:
+        for i in range(places.size):
+            places[i], order[i] = root, i
+    for begin in range(0, places.size, _SIDE_BY_SIDE):
+        end = min(begin + _SIDE_BY_SIDE, places.size)
+        _prefetch_rows(data, order[end : min(end + _SIDE_BY_SIDE, places.size)])
+        rows = order[begin:end]
+        for k in range(rows.size):
+            near[k] = places[np.uint64(rows[k])]
+        moved = np.uint64(1)
+        while moved != 0:
+            moved = np.uint64(0)
+            for k in range(rows.size):
+                place = np.uint64(near[k])
+                node = nodes[place]
+                value = data[np.uint64(rows[k]), node & FEATURE]
+                after = _next_place_missing(value, node, thresholds[place])
+                moved |= np.uint64(after) ^ place
+                near[k] = after
+        for k in range(rows.size):
+            places[np.uint64(rows[k])] = near[k]
 
 
 @inline
@@ -208,14 +327,22 @@ def any_missing(data):
 
 
 @inline
-def reach_leaves(data, has_missing, root, packed, places):
-    """Write the leaf positions of rows in a tree, by the fastest loop that fits."""
-    if root[3] > 0:
-        _descend_mixed(data, root[0], root[1], packed, places)
-    elif has_missing or root[1] > MOST_LEVELS:
-        _descend(data, root[0], root[1], packed, places)
+def reach_leaves(data, has_missing, roots, t, packed, scratch, thread_id):
+    """Write the positions of rows in tree `t` by the fastest loop; return them."""
+    places = scratch.places[thread_id, : data.shape[0]]
+    root, depth = roots[t, 0], roots[t, 1]
+    if roots[t, 3] > 0:
+        _descend_mixed(data, root, depth, packed, places)
+    elif depth > MOST_LEVELS:
+        end = roots[t + 1, 0] if t + 1 < roots.shape[0] else packed.nodes.size
+        order, ends = scratch.order[thread_id], scratch.ends[thread_id]
+        near = scratch.near[thread_id]
+        _descend_deep(data, root, end - root, packed, places, order, ends, near)
+    elif has_missing:
+        _descend(data, root, depth, packed, places)
     else:
-        _descend_whole(data, root[0], root[1], packed, places)
+        _descend_whole(data, root, depth, packed, places)
+    return places
 
 
 @kernel
@@ -227,13 +354,12 @@ def add_trees(
     roots,  # (trees, 4) int32: root's position, depth, output, splits by category
     packed,  # PackedNodes
     values,  # (nodes,) float32
-    places,  # (threads, rows that descend together) int32, scratch
+    scratch,  # DescentScratch
     margins,  # (rows, outputs) float32 or float64, in and out
 ):
     """Add the leaf values of all trees to the margins of rows, in the trees' order."""
     rows = data.shape[0]
-    own = places[thread_id]
-    together = own.size
+    together = scratch.places.shape[1]
     task = next_task(sync, 0)
     while task * together < rows:
         begin = task * together
@@ -241,7 +367,7 @@ def add_trees(
         own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
         for t in range(roots.shape[0]):
-            reach_leaves(block, has_missing, roots[t], packed, own)
+            own = reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
             sums = own_margins[:, np.uint64(roots[t, 2])]
             for i in range(sums.size):
                 sums[i] += values[np.uint64(own[i])]
@@ -297,19 +423,18 @@ def find_leaves(
     roots,  # (trees, 4) int32: root's position, depth, output, splits by category
     packed,  # PackedNodes
     numbers,  # (nodes,) int32: the node's index in its tree
-    places,  # (threads, rows that descend together) int32, scratch
+    scratch,  # DescentScratch
     leaves,  # (rows, trees) float32, out
 ):
     """Write the index of the leaf of each row in each tree."""
     rows = data.shape[0]
-    own = places[thread_id]
-    together = own.size
+    together = scratch.places.shape[1]
     task = next_task(sync, 0)
     while task * together < rows:
         begin = task * together
         block = data[begin : begin + together]
         for t in range(roots.shape[0]):
-            reach_leaves(block, True, roots[t], packed, own)
+            own = reach_leaves(block, True, roots, t, packed, scratch, thread_id)
             for i in range(block.shape[0]):
                 leaves[begin + i, t] = numbers[np.uint64(own[i])]
         task = next_task(sync, 0)

@@ -33,6 +33,10 @@ class UnsupportedTypeError(HornbeamError, TypeError):
 class FileError(HornbeamError, OSError):
     """A file cannot be read or written."""
 
+    # Dask creates the errors of its workers anew by this method; the one of ValueError,
+    # which would be inherited, refuses to.
+    __new__ = OSError.__new__  # type: ignore[assignment]
+
 
 _COLUMNS = (
     "DataFrame.dtypes for data must be int, float, bool or category. When categorical "

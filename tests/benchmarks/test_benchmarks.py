@@ -44,6 +44,7 @@ SCRIPTS = {
         *("--rows", "3000", "--rounds", "3", "--repeats", "1", "--threads", "1", "2"),
         *("--sets", "made-50k", "--libraries", "hornbeam"),
     ],
+    "cuts": ["--sets", "made-noisy", "--seeds", "2", "--rounds", "2"],
     "quick": ["--cases", "rows-1k", "predict-one", "--seconds", "0"],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
     "fit": [*FEW, "--rounds", "3", "--sets", "made-1k", "--libraries", "hornbeam"],

@@ -343,7 +343,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "weighted", [pytest.param(False, marks=pytest.mark.slow), True]
+)
 def test_the_model_does_not_depend_on_the_number_of_threads(way, weighted):
     n_rows = 30_000
     x, y = table(n_rows)

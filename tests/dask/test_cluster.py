@@ -111,8 +111,8 @@ def test_patience_is_a_setting_of_dask(client):
         DaskCluster(client, SumActor, patience=0)
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
+@pytest.mark.slow
+@pytest.mark.parametrize("tree_from", [2, 100])
 def test_a_killed_worker_is_detected_at_once(own_cluster, tree_from):
     client = own_cluster(3)
     cluster, actors = spread(client, 6, 6, tree_from=tree_from, tree_width=1)
@@ -137,8 +137,8 @@ def _workers_of(dask_scheduler):
     return list(dask_scheduler.workers)
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("tree_from", [pytest.param(2, marks=pytest.mark.slow), 100])
+@pytest.mark.slow
+@pytest.mark.parametrize("tree_from", [2, 100])
 def test_a_stopped_worker_is_detected_after_patience(own_cluster, tree_from):
     client = own_cluster(3)
     cluster, actors = spread(

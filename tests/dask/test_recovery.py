@@ -166,7 +166,7 @@ AT = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_a_killed_worker_changes_nothing(own_cluster, strike, expected):
     client = own_cluster(2)
     struck = strike(processes_of(client), signal.SIGKILL, "level", 5)

@@ -55,6 +55,7 @@ def test_an_error_of_a_task_is_raised(client):
         Workers(client).results(futures)
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_task_may_take_longer_than_patience(client):
     future = client.submit(slow_rows, 1, seconds=4, pure=False)
@@ -62,7 +63,7 @@ def test_a_task_may_take_longer_than_patience(client):
     assert len(Workers(client).alive()) == 2
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 @pytest.mark.time_limit(90)
 def test_a_worker_stopped_while_a_matrix_is_made(own_cluster, stop):
     client = own_cluster(2)
@@ -78,7 +79,7 @@ def test_a_worker_stopped_while_a_matrix_is_made(own_cluster, stop):
     assert place not in Workers(client).alive()
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 @pytest.mark.time_limit(90)
 def test_a_stopped_worker_with_inputs_of_other_tasks(own_cluster, stop):
     client = own_cluster(2)

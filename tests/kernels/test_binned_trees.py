@@ -10,7 +10,13 @@ from test_predict import FEATURES, TYPES, in_type, random_rows, random_tree
 
 from hornbeam.boosting.margins import binned_scratch
 from hornbeam.forest.layout import Layout
-from hornbeam.kernels.binned_trees import MOST_CUTS, MOST_SLOTS, add_binned_trees
+from hornbeam.kernels.binned_trees import (
+    MOST_CUTS,
+    MOST_SLOTS,
+    Entries,
+    add_binned_trees,
+    add_binned_trees_to_entries,
+)
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.row_sets import SET_ROWS
 
@@ -34,6 +40,30 @@ def margins_of(trees, outputs, rows, margins, n_threads=1):
     return margins
 
 
+def margins_of_entries(trees, outputs, rows, margins, n_threads=1):
+    """Return margins with the trees added to the values that are not missing."""
+    layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
+    margins = margins.copy()
+    stored = ~np.isnan(rows)
+    stored[::2] = True  # stored missing values
+    call(
+        add_binned_trees_to_entries,
+        Entries(
+            np.concatenate([[0], np.cumsum(stored.sum(axis=1))]),
+            np.nonzero(stored)[1].astype(np.int32),
+            rows[stored],
+            layout.columns_of_features(FEATURES),
+        ),
+        layout.roots,
+        layout.binned,
+        layout.values,
+        binned_scratch(layout.binned, n_threads, rows.dtype),
+        margins,
+        n_threads=n_threads,
+    )
+    return margins
+
+
 def forest(rng):
     """Return single-node, balanced and deep trees."""
     return [
@@ -50,8 +80,9 @@ def assert_like_naive(trees, outputs, rows, n_threads=1):
     exact = margins.copy()
     for tree, output in zip(trees, outputs, strict=True):
         exact[:, output] += naive.predict_tree(in_type(tree, rows.dtype), rows)
-    found = margins_of(trees, outputs, rows, margins, n_threads)
-    np.testing.assert_array_equal(found, exact)
+    for add in (margins_of, margins_of_entries):
+        found = add(trees, outputs, rows, margins, n_threads)
+        np.testing.assert_array_equal(found, exact)
 
 
 @pytest.mark.parametrize("n_threads", N_THREADS)

@@ -92,6 +92,7 @@ WEIGH_AS = WEIGH.replace("np.empty(1)", "np.empty(1, DTYPE)").replace(
 )
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_processes_that_compile_at_once_do_not_mix_types(copy):
     """Two processes write a kernel's index at the same time: one overwrites it."""
@@ -246,7 +247,11 @@ TWO = {
     "size_steps": "floats",
     "_bin_column": "floats",
     "_bin_columns": "floats",
+    "_bin_entries": "floats",
+    "_descend": "floats",
+    "_descend_deep": "floats",
     "_descend_mixed": "floats",
+    "pack_nodes": "floats",
     "_descend_whole": "floats",
     "find_leaves": "floats",
     "find_ends": "floats",
@@ -290,8 +295,10 @@ TWO = {
 FOUR = {
     "add_trees": "floats of features and of margins",
     "add_trees_to_few": "floats of features and of margins",
+    "_add_run": "floats of features and of margins",
     "_add_tree": "floats of features and of margins",
     "add_binned_trees": "floats of features and of margins",
+    "add_binned_trees_to_entries": "floats of features and of margins",
     "explain_rows": "floats of features and of contributions",
     "trace_rows": "floats of features and of contributions",
     "find_sparse_splits": "bins, with or without limits",

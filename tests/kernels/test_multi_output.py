@@ -24,7 +24,7 @@ from hornbeam.kernels.multi_output import (
     weigh_children,
 )
 from hornbeam.kernels.node_constraints import NodeConstraints
-from hornbeam.kernels.predict import PREDICT_ROWS
+from hornbeam.kernels.predict import PREDICT_ROWS, DescentScratch
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 
 SCALES = 2.0 ** -np.array([[10, 12], [8, 11], [12, 10], [9, 9]])
@@ -396,14 +396,13 @@ def test_leaf_values_are_added_to_the_margins_of_their_output(dtype, missing, th
     start = rng.normal(size=(len(rows), outputs)).astype(dtype)
     layout = Layout.of(trees, [0] * len(trees), rows.dtype, FEATURES)
     margins = start.copy()
-    places = np.empty((threads, PREDICT_ROWS), np.int32)
     call(
         add_multi_output_trees,
         rows,
         layout.roots,
         layout.packed,
         layout.values,
-        places,
+        DescentScratch.of(threads, PREDICT_ROWS),
         margins,
         n_threads=threads,
     )

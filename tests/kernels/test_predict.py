@@ -13,7 +13,9 @@ from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.predict import (
+    MOST_LEVELS,
     PREDICT_ROWS,
+    DescentScratch,
     add_trees,
     add_trees_to_few,
     find_leaves,
@@ -83,18 +85,17 @@ def in_type(tree, dtype):
     return replace(tree, threshold=tree.threshold.astype(dtype))
 
 
-def margins_of(trees, outputs, rows, margins, n_threads=1):
+def margins_of(trees, outputs, rows, margins, n_threads=1, rows_together=PREDICT_ROWS):
     """Return margins with the trees added."""
     layout = Layout.of(trees, outputs, rows.dtype, FEATURES)
     margins = margins.copy()
-    places = np.empty((n_threads, PREDICT_ROWS), np.int32)
     call(
         add_trees,
         rows,
         layout.roots,
         layout.packed,
         layout.values,
-        places,
+        DescentScratch.of(n_threads, rows_together),
         margins,
         n_threads=n_threads,
     )
@@ -114,14 +115,13 @@ def leaves_of(trees, rows, n_threads=1):
     """Return the index of the leaf of each row in each tree."""
     layout = Layout.of(trees, [0] * len(trees), rows.dtype, FEATURES)
     leaves = np.full((len(rows), len(trees)), -1, np.float32)
-    places = np.empty((n_threads, PREDICT_ROWS), np.int32)
     call(
         find_leaves,
         rows,
         layout.roots,
         layout.packed,
         layout.numbers,
-        places,
+        DescentScratch.of(n_threads, PREDICT_ROWS),
         leaves,
         n_threads=n_threads,
     )
@@ -144,6 +144,46 @@ def test_margins_are_summed_in_the_order_of_trees(dtype, missing, n_threads):
     for at_once in (1, 2, 8):
         few = margins_of_few(trees, outputs, rows[:9], margins[:9], at_once)
         np.testing.assert_array_equal(few, exact[:9])
+
+
+@pytest.mark.skipif(not COMPILED, reason="too many rows for plain Python")
+@pytest.mark.parametrize("n_threads", N_THREADS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_large_deep_trees_group_their_rows(dtype, n_threads):
+    rng = np.random.default_rng(0)
+    large = random_tree(rng, 1 << 13)
+    trees = [random_tree(rng, 9), large, random_tree(rng, 20, deep=True), large]
+    assert large.depth() > MOST_LEVELS
+    rows = random_rows(rng, 5000, dtype)
+    exact = np.zeros((len(rows), 1), dtype)
+    for tree in trees:
+        exact[:, 0] += naive.predict_tree(in_type(tree, dtype), rows)
+    start = np.zeros_like(exact)
+    found = margins_of(trees, [0] * 4, rows, start, n_threads, rows_together=2000)
+    np.testing.assert_array_equal(found, exact)
+
+
+def test_a_tree_whose_children_precede_their_parents():
+    rng = np.random.default_rng(0)
+    tree = random_tree(rng, 30)
+    number = np.concatenate([[0], np.arange(tree.n_nodes - 2, 0, -2)])
+    order = np.concatenate([[0], np.stack([number[1:], number[1:] + 1], 1).ravel()])
+    place = np.argsort(order)
+    moved = {
+        name: getattr(tree, name)[order].copy()
+        for name in ("feature", "threshold", "default_left", "value")
+    }
+    for name in ("left", "right", "parent"):
+        links = getattr(tree, name)[order]
+        moved[name] = np.where(links < 0, -1, place[links]).astype(np.int32)
+    mixed = replace(tree, **moved)
+    assert (mixed.left[mixed.left >= 0] < np.flatnonzero(mixed.left >= 0)).any()
+    layout = Layout.of([mixed], [0], np.float32, FEATURES)
+    assert layout.roots[0, 1] == tree.depth()
+    rows = random_rows(rng, 100, np.float32)
+    found = margins_of([mixed], [0], rows, np.zeros((100, 1), np.float32))
+    exact = naive.predict_tree(in_type(tree, np.float32), rows)
+    np.testing.assert_array_equal(found[:, 0], exact)
 
 
 @pytest.mark.parametrize("n_threads", N_THREADS)

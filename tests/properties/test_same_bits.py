@@ -130,8 +130,15 @@ def test_any_number_of_threads_for_every_loss(objective, weighted, seed):
 # --- Threads --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("case", CONFIGURATIONS)
+@pytest.mark.parametrize(
+    ("case", "missing"),
+    [
+        # In turn, so that each case and missing cells are in the fast tests.
+        pytest.param(case, missing, marks=pytest.mark.slow if (i + missing) % 2 else [])
+        for i, case in enumerate(CONFIGURATIONS)
+        for missing in (False, True)
+    ],
+)
 def test_any_number_of_threads(case, missing, large, large_missing):
     rows, labels = large_missing if missing else large
     params = CONFIGURATIONS[case]

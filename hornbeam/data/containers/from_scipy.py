@@ -113,6 +113,27 @@ class SparseTable(Table):
         pointers = np.concatenate([[0], np.cumsum(here)])[matrix.indptr]
         return values[here], matrix.indices[here], pointers
 
+    def row_entries(
+        self, start: int, stop: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the entries of the rows `start` to `stop - 1`, by row.
+
+        Returns pointers, columns and values: entries ``pointers[k]`` to
+        ``pointers[k + 1] - 1`` are those of row ``start + k``. Missing values are NaN.
+        """
+        matrix = self._by_row
+        pointers = matrix.indptr[start : stop + 1].astype(np.int64)
+        first, end = int(pointers[0]), int(pointers[-1])
+        features = matrix.indices[first:end].astype(np.int32)
+        values = np.empty(end - first, self.dtype)
+
+        def locate(index: tuple[int, ...]) -> str:
+            row = np.searchsorted(pointers, first + index[0], side="right") - 1
+            return f"row {start + row} of {self.label(int(features[index]))}"
+
+        write_floats(matrix.data[first:end], values, self._missing, locate)
+        return pointers - first, features, values
+
     def _check_finite(
         self, rows: np.ndarray, features: np.ndarray, values: np.ndarray
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from html.parser import HTMLParser
 
 import matplotlib as mpl
@@ -115,14 +116,14 @@ def test_the_page_says_what_was_found(page):
 
 def test_the_same_inputs_give_the_same_bytes(text, tmp_path):
     names = ["no", "yes"]
+    MODEL.set_param("nthread", 1)
     with mpl.rc_context({"font.size": 20, "svg.hashsalt": "other", "axes.grid": True}):
         path = MODEL.report(
             VALID, TRAIN, class_names=names, path=tmp_path / "again.html"
         )
     assert path.read_text() == text
-    for threads in (1, 3):
-        MODEL.set_param("nthread", threads)
-        assert MODEL.report(VALID, TRAIN, class_names=names) == text
+    MODEL.set_param("nthread", 3)
+    assert MODEL.report(VALID, TRAIN, class_names=names) == text
     MODEL.set_param("nthread", 0)
     assert MODEL.report(VALID, TRAIN, class_names=names, seed=1) != text
 
@@ -215,12 +216,28 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_each_task_has_its_report(task):
+@cache
+def reported(task):
+    """Return a model of the task, and its page."""
     params, info = TASKS[task]
     data = hornbeam.DMatrix(ROWS, **info)
     model = hornbeam.train(params, data, 3)
-    page = Page(report(model, data))
+    return model, Page(report(model, data))
+
+
+#: A report takes seconds, of which most are for its pictures.
+QUICK = ("numbers", "quantiles", "ranking", "times")
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(task, marks=[] if task in QUICK else pytest.mark.slow)
+        for task in TASKS
+    ],
+)
+def test_each_task_has_its_report(task):
+    model, page = reported(task)
     assert list(page.words) == SECTIONS
     for metric in model.metrics:
         assert metric.name in page.words["scores"]
@@ -230,7 +247,7 @@ def test_each_task_has_its_report(task):
 def test_quantiles_are_called_by_their_levels():
     params, info = TASKS["quantiles"]
     data = hornbeam.DMatrix(ROWS, **info)
-    page = Page(report(hornbeam.train(params, data, 3), data))
+    _, page = reported("quantiles")
     alts = [value for _, name, value in page.attributes if name == "alt"]
     assert any(alt.endswith("of 0.1.") for alt in alts)
     assert any(alt.startswith("Reliability of quantiles") for alt in alts)
@@ -247,11 +264,16 @@ def test_few_rows_tell_of_no_drift():
     assert "more or less often" not in page.words["findings"]
 
 
+def test_one_row_has_a_report():
+    numbers = hornbeam.train({"objective": "reg:squarederror"}, TRAIN, 2)
+    assert numbers.report(hornbeam.DMatrix(FRAME[:1], LABELS[:1]))
+
+
+@pytest.mark.slow
 def test_odd_data_has_a_report():
     """Few rows, one class, no value at all, one group, many classes."""
     numbers = hornbeam.train({"objective": "reg:squarederror"}, TRAIN, 2)
-    for rows in (1, 3):
-        assert numbers.report(hornbeam.DMatrix(FRAME[:rows], LABELS[:rows]))
+    assert numbers.report(hornbeam.DMatrix(FRAME[:3], LABELS[:3]))
     assert MODEL.report(hornbeam.DMatrix(FRAME, np.zeros(800)), TRAIN)
     empty = FRAME.assign(age=np.nan, income=np.nan, score=np.nan)
     assert MODEL.report(hornbeam.DMatrix(empty, LABELS))
