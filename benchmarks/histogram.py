@@ -72,7 +72,14 @@ def main() -> None:
             inputs = (
                 tasks,
                 joins,
-                BinColumns(codes, columns, starts, stored.table, stored.histogram_bins),
+                BinColumns(
+                    codes,
+                    columns,
+                    starts,
+                    stored.table["cell"][columns],
+                    stored.table,
+                    stored.histogram_bins,
+                ),
                 rows,
                 QuantisedGradients(packed, wide),
                 scratch,

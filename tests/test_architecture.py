@@ -35,12 +35,12 @@ def test_every_file_that_the_page_names_exists():
     assert [name for name in missing if not (ROOT / name).exists()] == []
 
 
-def test_the_histogram_kernel_is_nine_files_below_train(monkeypatch):
+def test_the_kernel_of_a_tree_is_nine_files_below_train(monkeypatch):
     files: list[str] = []
     run = Team.run
 
     def recorded(self, kernel, *args):
-        if "build_histograms" in kernel.__name__ and not files:
+        if "grow_tree" in kernel.__name__ and not files:
             frames = [Path(frame.filename) for frame in traceback.extract_stack()]
             files.extend(dict.fromkeys(str(f) for f in frames if PACKAGE in f.parents))
         return run(self, kernel, *args)

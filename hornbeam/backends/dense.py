@@ -12,6 +12,7 @@ from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.row_state import RowState
 from hornbeam.backends.rows import Rows
+from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import (
     DenseBins,
     HistogramLayout,
@@ -24,9 +25,10 @@ from hornbeam.kernels.histogram import (
     QuantisedGradients,
     build_histograms,
 )
-from hornbeam.kernels.layout import BYTE_BINS, JOIN_BINS
+from hornbeam.kernels.layout import ADD, BYTE_BINS, JOIN_BINS, REPLACE
 from hornbeam.kernels.plan import plan_histograms
 from hornbeam.kernels.team import Team
+from hornbeam.kernels.tree import TreeRows
 
 __all__ = ["DenseRows", "HistogramBuilder"]
 
@@ -180,6 +182,18 @@ class DenseRows(Rows):
             packed, wide = self._builder.unit_hessians(self.n_rows)
             build(rows, nodes, slots, histograms[-1], by_row, packed, wide)
 
+    def root(self) -> TreeRoot:
+        builder, column = self._builder, self._state.columns[0]
+        rows = TreeRows(
+            self._by_feature,
+            builder.columns(self._by_row),
+            QuantisedGradients(column.packed, column.wide),
+            self._partition.rows,
+        )
+        return TreeRoot(
+            rows, self._partition, builder.blocks, builder.slabs, builder.scratch
+        )
+
     def apply_splits(
         self,
         nodes: NDArray[np.intp],
@@ -226,6 +240,15 @@ class HistogramBuilder:
         The threads that work.
     row_columns
         The columns of the bins by row; None: those of the layout.
+
+    Attributes
+    ----------
+    slabs
+        (slabs, 2, bins) int64: for partial sums of nodes of many rows.
+    scratch
+        (threads, bins) int64, zeros: for packed sums.
+    blocks
+        (blocks + 1,) int64: the first columns of tasks, and the end.
     """
 
     def __init__(
@@ -242,14 +265,14 @@ class HistogramBuilder:
         self._n_bins = layout.n_histogram_bins
         # The operating system allocates pages on first write. Zeros, because joins also
         # add the bins of columns that a tree does not use.
-        self._slabs = np.zeros((5 * team.size, 2, self._n_bins), np.int64)
+        self.slabs = np.zeros((5 * team.size, 2, self._n_bins), np.int64)
         # Columns of uint8 bins have the same size, so that kernels can locate them.
         self._packed_bins = stored.table["n_bins"].copy()
         if bin_type.itemsize == 1:
             self._packed_bins[:] = BYTE_BINS
         most_packed = max(_SCRATCH_BINS, int(self._packed_bins.max()))
         bins = min(most_packed, int(self._packed_bins.sum()))
-        self._scratch = np.zeros((team.size, bins), np.int64)
+        self.scratch = np.zeros((team.size, bins), np.int64)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
         self._lengths = np.zeros(2, np.int64)
@@ -262,6 +285,7 @@ class HistogramBuilder:
         self._chosen = features
         columns = np.unique(self._column_of[features])
         self._columns = columns.astype(np.uint64)
+        self._cells = self._table["cell"][columns]
         bins = self._packed_bins[columns]
         ends = np.cumsum(bins)
         n_tasks = -(-columns.size // _TASK_COLUMNS)
@@ -269,11 +293,11 @@ class HistogramBuilder:
         blocks = [0]
         while blocks[-1] < columns.size:
             begin = blocks[-1]
-            most = int(ends[begin] - bins[begin]) + self._scratch.shape[1]
+            most = int(ends[begin] - bins[begin]) + self.scratch.shape[1]
             fitting = int(np.searchsorted(ends, most, side="right"))
             blocks.append(min(fitting, begin + most_columns))
-        self._blocks = np.array(blocks)
-        first = np.repeat(self._blocks[:-1], np.diff(self._blocks))
+        self.blocks = np.array(blocks)
+        first = np.repeat(self.blocks[:-1], np.diff(self.blocks))
         self._starts = (ends - bins - (ends - bins)[first]).astype(np.uint64)
 
     def build(
@@ -294,18 +318,18 @@ class HistogramBuilder:
         in `GradientColumn`. Histograms are (slots, parts, bins); if they have a third
         part, rows are counted in it.
         """
-        blocks = self._blocks.size - 1
-        tasks = np.empty(((nodes.size + len(self._slabs)) * blocks, 7), np.int64)
+        blocks = self.blocks.size - 1
+        tasks = np.empty(((nodes.size + len(self.slabs)) * blocks, 7), np.int64)
         joins = np.empty((nodes.size * (self._n_bins // JOIN_BINS + 1), 5), np.int64)
         threads = plan_histograms(
             nodes,
             slots,
             rows.table,
             self._team.size,
-            self._blocks,
+            self.blocks,
             self._n_bins,
             len(histograms),
-            add,
+            ADD if add else REPLACE,
             tasks,
             joins,
             self._lengths,
@@ -315,9 +339,7 @@ class HistogramBuilder:
             # Row counts are the hessians of pairs (0, 1), written to parts 1 and 2; the
             # gradients of the rows are written to parts 0 and 1 afterwards.
             pairs.insert(0, (*self.unit_hessians(rows.rows.shape[1]), 1))
-        columns = BinColumns(
-            by_row, self._columns, self._starts, self._table, self._spread
-        )
+        columns = self.columns(by_row)
         for own_packed, own_wide, first in pairs:
             self._team.run(
                 build_histograms,
@@ -327,9 +349,15 @@ class HistogramBuilder:
                 columns,
                 rows.rows,
                 QuantisedGradients(own_packed, own_wide),
-                self._scratch,
-                HistogramSlots(histograms, self._slabs, first),
+                self.scratch,
+                HistogramSlots(histograms, self.slabs, first),
             )
+
+    def columns(self, by_row: NDArray[Any]) -> BinColumns:
+        """Return the chosen columns of these bins by row, (rows * columns,)."""
+        return BinColumns(
+            by_row, self._columns, self._starts, self._cells, self._table, self._spread
+        )
 
     def unit_hessians(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return packed pairs of gradient 0 and hessian 1 for each row."""

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend, GradientSource, RowSample, SplitParams
+from hornbeam.backends.interface import (
+    Backend,
+    GradientSource,
+    GrownTree,
+    GrowthLimits,
+    RowSample,
+    SplitParams,
+)
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
+from hornbeam.backends.tree_grower import TreeGrower, TreeSearch
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.multi_output import (
@@ -72,6 +80,7 @@ class HistogramBackend(Backend):
         self._layout, self._features = layout, layout.feature_table
         self._widest = int(layout.n_bins.max())
         self._set_words = -(-layout.max_categories // 64)
+        self._grower = TreeGrower(layout.n_histogram_bins, self._set_words, self._team)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
         self._init_columns()
@@ -82,6 +91,7 @@ class HistogramBackend(Backend):
         threads, layout = self._team.size, self._layout
         # A category may be split off with the missing values or without.
         candidates = max(self._widest, 2 * layout.max_categories) + 1
+        self._candidates = candidates
         self._split_scratch: NDArray[np.float64] | MultiOutputBuffers
         if self.multi_output_columns == 0:
             self._split_scratch = np.empty((threads, 6, candidates))
@@ -235,6 +245,23 @@ class HistogramBackend(Backend):
         self._search = find_multi_output_splits, self._histograms, self._scales
         if self.multi_output_columns == 0:
             self._search = find_splits, self._histograms[0], self._scales[0]
+
+    def grow(
+        self, limits: GrowthLimits, allowed: NDArray[np.uint8] | None
+    ) -> GrownTree | None:
+        root = self._rows.root() if self.multi_output_columns == 0 else None
+        if root is None:
+            return None
+        search = TreeSearch(
+            self._histograms[0],
+            self._candidates,
+            self._features,
+            self._chosen,
+            self._totals,
+            self._scales[0],
+            self._rules,
+        )
+        return self._grower.grow(root, search, limits, allowed)
 
     def find_splits(
         self,

@@ -7,17 +7,18 @@ rows.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.gradients import LossRows
-from hornbeam.kernels.layout import SplitRules
+from hornbeam.kernels.layout import MIN_GAIN, SplitRules
 from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import DrawKey
@@ -26,6 +27,8 @@ __all__ = [
     "Backend",
     "GradientRows",
     "GradientSource",
+    "GrownTree",
+    "GrowthLimits",
     "NoSplitGradients",
     "NodeSumRows",
     "RowSample",
@@ -115,6 +118,62 @@ class SplitParams:
         counts = self.min_samples_leaf > 1 or self.path_smooth > 0.0 or self.rows_cost
         object.__setattr__(self, "rules", rules)
         object.__setattr__(self, "counts_rows", counts)
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthLimits:
+    """Limits of the size of a tree.
+
+    Parameters
+    ----------
+    lossguide
+        Split the leaf with the highest gain next, instead of whole levels.
+    max_depth, max_leaves
+        0 means no limit.
+    gamma
+        The minimum gain of a split.
+    prunes
+        Whether splits with a lower gain are pruned when the tree is complete: then such
+        a split stays if there are better ones below it. Otherwise it is never applied.
+    """
+
+    lossguide: bool
+    max_depth: int
+    max_leaves: int
+    gamma: float
+    prunes: bool = False
+
+    def deep_enough(self, depth: int) -> bool:
+        """Return whether nodes at this depth stay leaves."""
+        return 0 < self.max_depth <= depth
+
+    def leaves_left(self, leaves: int) -> int:
+        """Return how many more splits a tree with this number of leaves may have."""
+        return self.max_leaves - leaves if self.max_leaves > 0 else sys.maxsize
+
+    def worthwhile(self, splits: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which splits have enough gain."""
+        gains = splits["gain"]
+        return (gains > MIN_GAIN) & (self.prunes | (gains >= self.gamma))
+
+
+class GrownTree(NamedTuple):
+    """A tree that a backend has grown; node 0 is the root.
+
+    Attributes
+    ----------
+    left, parent
+        (nodes,) int32: -1 where there is none; the right child is ``left + 1``.
+    splits
+        (nodes,) `SPLIT_DTYPE`, zeros at leaves.
+    sets
+        (nodes, words) uint64: the categories that go right in categorical splits.
+    """
+
+    left: NDArray[np.int32]
+    parent: NDArray[np.int32]
+    splits: NDArray[Any]
+    sets: NDArray[np.uint64]
 
 
 class GradientSource(Protocol):
@@ -286,6 +345,16 @@ class Backend(NoSplitGradients, ABC):
         `features` are the only ones that the tree may split on, ascending. `output` is
         0 in multi-output trees.
         """
+
+    def grow(
+        self, limits: GrowthLimits, allowed: NDArray[np.uint8] | None
+    ) -> GrownTree | None:
+        """Grow the whole tree that has begun; None: the grower has to.
+
+        `allowed`, of shape (depths, features), are the features that nodes of each
+        depth may use; None: all. There are no other constraints.
+        """
+        return None
 
     @abstractmethod
     def find_splits(

@@ -50,6 +50,8 @@ class RowPartition:
         As given.
     table
         The nodes, of `NODE_DTYPE`.
+    lefts
+        (nodes, words) uint64: bins that go left at splits by category.
     rows
         The list.
     """
@@ -66,7 +68,7 @@ class RowPartition:
         self._features = features
         self.every_row, self.rows = every_row, rows
         self.table = np.zeros(64, NODE_DTYPE)
-        self._lefts = np.empty((64, words), np.uint64)
+        self.lefts = np.empty((64, words), np.uint64)
         self._pending = _NO_NODES
         self._n_taken = 0
 
@@ -102,16 +104,23 @@ class RowPartition:
         left: NDArray[np.intp],
     ) -> None:
         """Enter the splits; rows stay in the parents until `move`."""
-        last = int(left[-1]) + 2
-        if last > self.table.size:
-            more = np.zeros(max(last, 2 * self.table.size), NODE_DTYPE)
-            more[: self.table.size] = self.table
-            lefts = np.empty((more.size, self._lefts.shape[1]), np.uint64)
-            lefts[: self.table.size] = self._lefts
-            self.table, self._lefts = more, lefts
-        enter_splits(nodes, splits, sets, left, self._features, self.table, self._lefts)
+        self.reserve(int(left[-1]) + 2)
+        enter_splits(nodes, splits, sets, left, self._features, self.table, self.lefts)
         pending = self._pending
         self._pending = np.concatenate([pending, nodes]) if pending.size > 0 else nodes
+
+    def reserve(self, nodes: int) -> None:
+        """Make room for this many nodes."""
+        if nodes > self.table.size:
+            more = np.zeros(max(nodes, 2 * self.table.size), NODE_DTYPE)
+            more[: self.table.size] = self.table
+            lefts = np.empty((more.size, self.lefts.shape[1]), np.uint64)
+            lefts[: self.table.size] = self.lefts
+            self.table, self.lefts = more, lefts
+
+    def wait(self, nodes: NDArray[np.intp]) -> None:
+        """Let the rows of these nodes, which are split, stay there until `move`."""
+        self._pending = nodes
 
     def move(self, by_feature: NDArray[Any]) -> NDArray[np.intp]:
         """Move the rows of pending splits to the children; return the split nodes.
@@ -132,7 +141,7 @@ class RowPartition:
             threads,
             tasks,
             self.table,
-            self._lefts,
+            self.lefts,
             by_feature,
             self.rows,
             counts,
@@ -176,7 +185,7 @@ class RowPartition:
             threads,
             tasks[:n_tasks],
             self.table,
-            self._lefts,
+            self.lefts,
             by_feature,
             self.rows,
             self._leaf_of_node,
@@ -208,7 +217,7 @@ class RowPartition:
             rows,
             by_feature,
             self.table,
-            self._lefts,
+            self.lefts,
             self._leaf_of_node,
             leaf_of,
         )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, NoSplitGradients, RowSample
+from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 
 __all__ = ["Rows"]
@@ -149,6 +150,10 @@ class Rows(NoSplitGradients, ABC):
         counted in a third part, (1, slots, 3, bins), or in the hessians of one more
         column. Bins of features that the tree does not use stay as they are.
         """
+
+    def root(self) -> TreeRoot | None:
+        """Return the root of the tree that has begun; None: rows are not in memory."""
+        return None
 
     @abstractmethod
     def apply_splits(

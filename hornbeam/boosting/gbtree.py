@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientRows, RowSample, SplitParams
+from hornbeam.backends.interface import (
+    GradientRows,
+    GrowthLimits,
+    RowSample,
+    SplitParams,
+)
 from hornbeam.boosting.constraints import constraints_of
 from hornbeam.boosting.dart import Dropout
 from hornbeam.boosting.gradient_booster import GradientBooster, Round
@@ -26,7 +31,6 @@ from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
 from hornbeam.growth.grower import LeafConstants, grow_tree
-from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.params import Parameters
 
 __all__ = ["Dart", "GBTree", "row_sample", "split_params"]

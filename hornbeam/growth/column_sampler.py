@@ -76,10 +76,25 @@ class ColumnSampler:
         #: The features of the tree, ascending, uint64.
         self.columns = self._draw(_all_columns(n_features), by_tree, _OF_TREE)
 
+    def depend_on_depth_only(self, max_depth: int) -> bool:
+        """Return whether `by_depth` knows the columns of every node."""
+        return not self.go_by_node and (self._by_level == 1.0 or 0 < max_depth <= 64)
+
     @property
     def go_by_node(self) -> bool:
         """Whether the columns of a node depend on the node's number in the tree."""
         return self._by_node < 1.0
+
+    def by_depth(self, max_depth: int) -> NDArray[np.uint8] | None:
+        """Return which features the nodes of each depth may use, (depths, features).
+
+        None: all. See `depend_on_depth_only`.
+        """
+        if self._by_level == 1.0:
+            return None
+        return np.concatenate(
+            [self.allowed(np.zeros(1, np.intp), depth) for depth in range(max_depth)]
+        )
 
     def _draw(
         self, columns: NDArray[np.uint64], rate: float, purpose: int

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend, RowSample, SplitParams
+from hornbeam.backends.interface import Backend, GrowthLimits, RowSample, SplitParams
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import ConstrainedBackend, Constraints
 from hornbeam.growth.lossguide import grow_lossguide
-from hornbeam.growth.tree_builder import GrowthLimits, TreeBuilder, prune
+from hornbeam.growth.tree_builder import TreeBuilder, prune
 from hornbeam.kernels.leaves import NodeColumns, weigh_nodes, write_nodes
 
 __all__ = ["LeafConstants", "Thresholds", "grow_tree"]
@@ -61,7 +61,13 @@ def grow_tree(
     constrained = None
     if constraints is not None or params.counts_rows:
         constrained = ConstrainedBackend(backend, params, constraints)
-    if limits.lossguide:
+    grown = None
+    if constrained is None and columns.depend_on_depth_only(limits.max_depth):
+        grown = backend.grow(limits, columns.by_depth(limits.max_depth))
+    if grown is not None:
+        tree = TreeBuilder.of(grown)
+        nodes = owners = tree.leaves()
+    elif limits.lossguide:
         tree, nodes, owners = grow_lossguide(constrained or backend, limits, columns)
     else:
         tree = _grow_depthwise(constrained or backend, limits, columns)
@@ -69,7 +75,7 @@ def grow_tree(
     if limits.prunes:
         tree, kept = prune(tree, limits.gamma)
         owners = kept[owners]
-    grown = _finish(
+    finished = _finish(
         tree,
         nodes,
         owners,
@@ -80,9 +86,9 @@ def grow_tree(
         None if constrained is None else constrained.bounds(tree),
         None if constants is None else partial(constants, output),
     )
-    values = grown.value[grown.left < 0]
+    values = finished.value[finished.left < 0]
     backend.add_leaf_values(values if contributions is None else contributions(values))
-    return grown
+    return finished
 
 
 def _grow_depthwise(

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend
+from hornbeam.backends.interface import Backend, GrowthLimits
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import ConstrainedBackend
-from hornbeam.growth.tree_builder import GrowthLimits, TreeBuilder
+from hornbeam.growth.tree_builder import TreeBuilder
 from hornbeam.kernels.layout import SPLIT_DTYPE
 
 __all__ = ["grow_lossguide"]

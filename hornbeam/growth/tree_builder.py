@@ -1,57 +1,16 @@
-"""The nodes of a tree that is grown, the limits of its size, and its pruning."""
+"""The nodes of a tree that is grown, and its pruning."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.interface import GrownTree
 from hornbeam.kernels.layout import SPLIT_DTYPE
 
-__all__ = ["GrowthLimits", "TreeBuilder", "prune"]
-
-#: The gain of a split must be above this for any `gamma` (XGBoost's kRtEps).
-_MIN_GAIN = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class GrowthLimits:
-    """Limits of the size of a tree.
-
-    Parameters
-    ----------
-    lossguide
-        Split the leaf with the highest gain next, instead of whole levels.
-    max_depth, max_leaves
-        0 means no limit.
-    gamma
-        The minimum gain of a split.
-    prunes
-        Whether splits with a lower gain are pruned when the tree is complete: then such
-        a split stays if there are better ones below it. Otherwise it is never applied.
-    """
-
-    lossguide: bool
-    max_depth: int
-    max_leaves: int
-    gamma: float
-    prunes: bool = False
-
-    def deep_enough(self, depth: int) -> bool:
-        """Return whether nodes at this depth stay leaves."""
-        return 0 < self.max_depth <= depth
-
-    def leaves_left(self, leaves: int) -> int:
-        """Return how many more splits a tree with this number of leaves may have."""
-        return self.max_leaves - leaves if self.max_leaves > 0 else sys.maxsize
-
-    def worthwhile(self, splits: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which splits have enough gain."""
-        gains = splits["gain"]
-        return (gains > _MIN_GAIN) & (self.prunes | (gains >= self.gamma))
+__all__ = ["TreeBuilder", "prune"]
 
 
 class TreeBuilder:
@@ -78,6 +37,16 @@ class TreeBuilder:
         self.origin = np.full(127, -1, np.intp)
         self.sets = np.zeros((127, 0), np.uint64)
         self.n_nodes = 1
+
+    @classmethod
+    def of(cls, grown: GrownTree) -> TreeBuilder:
+        """Return a tree that a backend has grown."""
+        tree = cls()
+        tree.n_nodes = grown.left.size
+        tree.parent, tree.left = grown.parent, grown.left
+        tree.splits, tree.sets = grown.splits, grown.sets
+        tree.origin = np.arange(tree.n_nodes)
+        return tree
 
     def split(
         self,

@@ -5,6 +5,9 @@ one column after the other; the last bin of a column is that of missing values, 
 has any. Integers make the sums exact in any order. Where rows are counted, a third row
 holds their numbers.
 
+The sums of at most BLOCK_ROWS rows fit a packed histogram: one row of int64, the
+gradient in the high half and the hessian in the low half. It takes the first row.
+
 A stored column may pack the bin indices of several features into one number. Its sums
 are then added to the bins of each of these features.
 """
@@ -19,7 +22,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import BLOCK_ROWS, BYTE_BINS
+from hornbeam.kernels.layout import ADD, BLOCK_ROWS, BYTE_BINS, PACK
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
@@ -49,6 +52,8 @@ class BinColumns(NamedTuple):
     starts
         (chosen,) uint64: the first packed bin of each in its task; a multiple of
         BYTE_BINS for bytes.
+    cells
+        (chosen,) int64: the first histogram bin of each.
     table
         (columns,) COLUMN_DTYPE.
     histogram_bins
@@ -58,6 +63,7 @@ class BinColumns(NamedTuple):
     bins: NDArray[np.uint8] | NDArray[np.uint16]
     chosen: NDArray[np.uint64]
     starts: NDArray[np.uint64]
+    cells: NDArray[np.int64]
     table: NDArray[Any]
     histogram_bins: NDArray[np.uint32]
 
@@ -98,15 +104,16 @@ class HistogramSlots(NamedTuple):
 
 def _start(bins, starts, j):
     """Return ``starts[j]``, the first packed bin of column j."""
-    return starts[j]
+    return np.uint64(starts[j])
 
 
 @overload(_start)
 def _overload_start(bins, starts, j):
-    # A compile-time constant becomes part of each address, which is 10 % faster.
-    if bins.dtype == types.uint8:
+    # A compile-time constant becomes part of each address, which is 10 % faster. The
+    # cells of a histogram, which are int64, have no such constant.
+    if bins.dtype == types.uint8 and starts.dtype == types.uint64:
         return lambda bins, starts, j: j * np.uint64(BYTE_BINS)
-    return lambda bins, starts, j: starts[j]
+    return lambda bins, starts, j: np.uint64(starts[j])
 
 
 @inline
@@ -264,7 +271,7 @@ def build_histograms(
     thread_id,
     n_threads,
     sync,
-    tasks,  # (tasks, 7) int64: slot, side, rows, columns, whether to add to the slot
+    tasks,  # (tasks, 7) int64: slot, side, rows, columns, REPLACE, ADD or PACK
     joins,  # (joins, 5) int64: slot, first slab and end, first bin and end
     columns,  # BinColumns
     rows,  # (2, rows) uint32: the rows of each node are contiguous, in one of two sides
@@ -293,7 +300,25 @@ def build_histograms(
         place = slot - histograms.shape[0]
         gradients = slabs[place, 0] if place >= 0 else histograms[slot, first]
         hessians = slabs[place, 1] if place >= 0 else histograms[slot, first + 1]
-        if not tasks[task, 6]:
+        if tasks[task, 6] == PACK:
+            own_cells = columns.cells[tasks[task, 4] : tasks[task, 5]]
+            for j in range(chosen.size):
+                stop = own_cells[j] + table[chosen[j]]["n_bins"]
+                gradients[own_cells[j] : stop] = 0
+            _add_packed(
+                columns.bins,
+                chosen,
+                table.size,
+                own_rows,
+                begin,
+                end,
+                pairs.packed,
+                own_cells,
+                gradients,
+            )
+            task = next_task(sync, 0)
+            continue
+        if tasks[task, 6] != ADD:
             _clear(chosen, table, histogram_bins, gradients, hessians)
         last = chosen.size - 1
         cells = np.int64(own_starts[last]) + table[chosen[last]]["n_bins"]

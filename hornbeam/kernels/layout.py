@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = [
+    "ADD",
     "AVERAGE_PRECISION",
     "BEST_DTYPE",
     "BINNED_COLUMN_DTYPE",
@@ -20,9 +21,12 @@ __all__ = [
     "FEATURE_DTYPE",
     "GAIN",
     "JOIN_BINS",
+    "MIN_GAIN",
     "NODE_DTYPE",
+    "PACK",
     "PATHS_DTYPE",
     "PRECISION",
+    "REPLACE",
     "RUN_DTYPE",
     "SIZE_CLASSES",
     "SPLIT_DTYPE",
@@ -78,6 +82,13 @@ BYTE_BINS = 256
 
 #: Magnitude bits of a fixed-point sum over all rows; one bit is left as a reserve.
 SUM_BITS = 62
+
+#: What the sums of a task do to a histogram: replace it, add to it, or replace it by a
+#: packed one.
+REPLACE, ADD, PACK = range(3)
+
+#: The gain of a split must be above this for any `gamma` (XGBoost's kRtEps).
+MIN_GAIN = 1e-6
 
 #: Histogram bins of one task that adds or subtracts histograms.
 JOIN_BINS = 1 << 14

@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, TASK_ROWS
+from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, PACK, REPLACE, TASK_ROWS
 from hornbeam.kernels.sync import threads_for
 
 __all__ = [
     "assign_slots",
     "enter_children",
+    "enter_split",
     "enter_splits",
     "plan_histograms",
     "plan_leaves",
@@ -121,7 +122,7 @@ def plan_histograms(
     blocks,  # (blocks + 1,) int64: the first columns of tasks, and the end
     cells,  # bins of a histogram
     first_slab,  # slots from here on hold partial sums of nodes with several tasks
-    add,  # whether to add to the contents of the slots
+    mode,  # REPLACE; ADD to the slots; PACK: pack histograms of at most BLOCK_ROWS rows
     tasks,  # see `histogram.build_histograms`, out
     joins,  # the same
     lengths,  # (2,) int64, out: tasks and joins
@@ -154,7 +155,9 @@ def plan_histograms(
                 tasks[n_tasks, 3] = min(part + chunk, end)
                 tasks[n_tasks, 4] = blocks[block]
                 tasks[n_tasks, 5] = blocks[block + 1]
-                tasks[n_tasks, 6] = add and part == begin
+                tasks[n_tasks, 6] = mode if part == begin else REPLACE
+                if mode == PACK and end - begin > BLOCK_ROWS:
+                    tasks[n_tasks, 6] = REPLACE
                 n_tasks += 1
             part += chunk
         if slab > own_slab:
@@ -187,6 +190,35 @@ def _list_lefts(rights, feature, missing_left, lefts):
 
 
 @kernel
+def enter_split(
+    split,  # SPLIT_DTYPE
+    rights,  # (words,) uint64: the categories that go right
+    left,  # the left child
+    features,  # table of FEATURE_DTYPE
+    number,  # of the node to split
+    nodes,  # table of NODE_DTYPE, in and out
+    lefts,  # (table's nodes, words) uint64, out: column values that go left
+):
+    """Write a split and its children to the table; the rows stay with the parent."""
+    node = nodes[number]
+    feature = features[split["feature"]]
+    missing_left = split["missing_left"]
+    bins_left = split["bin"] + 1
+    node["column"] = feature["column"]
+    node["is_categorical"] = split["is_categorical"]
+    node["inside_right"] = missing_left
+    # Values outside of the range go where missing values go.
+    node["low"] = feature["low"] + (bins_left if missing_left else 0)
+    node["count"] = feature["bins"] - bins_left if missing_left else bins_left
+    node["left"] = left
+    if split["is_categorical"]:
+        _list_lefts(rights, feature, missing_left, lefts[number])
+    for child in range(left, left + 2):
+        nodes[child]["left"] = -1
+        nodes[child]["end"] = -1  # until the rows are partitioned
+
+
+@kernel
 def enter_splits(
     batch,  # (nodes,) int64: the nodes to split
     splits,  # (nodes,) SPLIT_DTYPE
@@ -198,23 +230,7 @@ def enter_splits(
 ):
     """Write splits and children to the table; the rows stay with the parents."""
     for i in range(batch.size):
-        node = nodes[batch[i]]
-        feature = features[splits[i]["feature"]]
-        missing_left = splits[i]["missing_left"]
-        is_categorical = splits[i]["is_categorical"]
-        bins_left = splits[i]["bin"] + 1
-        node["column"] = feature["column"]
-        node["is_categorical"] = is_categorical
-        node["inside_right"] = missing_left
-        # Values outside of the range go where missing values go.
-        node["low"] = feature["low"] + (bins_left if missing_left else 0)
-        node["count"] = feature["bins"] - bins_left if missing_left else bins_left
-        node["left"] = left[i]
-        if is_categorical:
-            _list_lefts(sets[i], feature, missing_left, lefts[batch[i]])
-        for child in range(left[i], left[i] + 2):
-            nodes[child]["left"] = -1
-            nodes[child]["end"] = -1  # until the rows are partitioned
+        enter_split(splits[i], sets[i], left[i], features, batch[i], nodes, lefts)
 
 
 @kernel

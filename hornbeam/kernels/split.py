@@ -32,6 +32,8 @@ __all__ = [
     "find_splits",
     "keep_candidate",
     "search_cuts",
+    "search_feature",
+    "search_node",
     "search_one_way",
     "settle_split",
 ]
@@ -372,6 +374,85 @@ def _overload_search_if_there_are(
 
 
 @kernel
+def search_feature(
+    own,
+    total,
+    node,
+    feature,
+    is_categorical,
+    scales,
+    rules,
+    limits,
+    buffer,
+    split,
+    rights,
+):
+    """Search the splits of a node by one feature, whose sums by bin are `own`."""
+    buffer[0].view(np.int64)[0] = 0
+    buffer[1].view(np.int64)[0] = 0
+    buffer[5].view(np.int64)[0] = 0
+    if is_categorical:
+        _search_if_there_are(
+            own, total, node, feature, scales, rules, limits, buffer, split, rights
+        )
+    else:
+        _search_order(own, total, node, feature, scales, rules, limits, buffer, split)
+
+
+@kernel
+def search_node(
+    sums,  # (2 or 3, bins) int64: the histogram of the node
+    node,  # its number in `candidates` and `limits`
+    candidates,  # CandidateFeatures: all of them are searched
+    features,  # table of FEATURE_DTYPE
+    every_row,  # (2,) int64: begin and end of histogram bins that count each row once
+    scales,  # those of `find_splits`, here and below
+    rules,
+    limits,
+    buffer,  # (6, most candidates of a feature + 1) float64
+    split,  # SPLIT_DTYPE, out
+    rights,  # (words,) uint64, out: categories that go right, or (0,) uint8
+):
+    """Write the best split of one node among the features of one task."""
+    gradients = sums[0]
+    hessians = sums[1]
+    # The third histogram where rows are counted, else that of the hessians.
+    rows = sums[sums.shape[0] - 1]
+    total_g = np.int64(0)
+    total_h = np.int64(0)
+    total_n = np.int64(0)
+    for c in range(every_row[0], every_row[1]):
+        total_g += gradients[c]
+        total_h += hessians[c]
+        total_n += rows[c]
+    total = NodeSums(total_g, total_h, total_n)
+    split["total_gradient"] = total_g
+    split["total_hessian"] = total_h
+    keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
+    for j in range(candidates.chosen.size):
+        feature = np.int64(candidates.chosen[j])
+        if candidates.allowed.size > 0 and candidates.allowed[node, feature] == 0:
+            continue
+        start = features[feature]["cell"]
+        stop = start + features[feature]["bins"]
+        own = NodeSums(gradients[start:stop], hessians[start:stop], rows[start:stop])
+        search_feature(
+            own,
+            total,
+            node,
+            feature,
+            features[feature]["is_categorical"],
+            scales,
+            rules,
+            limits,
+            buffer,
+            split,
+            rights,
+        )
+    settle_split(split, total_n, node, scales, rules, limits)
+
+
+@kernel
 def find_splits(
     thread_id,
     n_threads,
@@ -403,9 +484,6 @@ def find_splits(
     then the highest go left, and all others right with the missing values.
     """
     buffer = scratch[thread_id]
-    buffer[0].view(np.int64)[0] = 0
-    buffer[1].view(np.int64)[0] = 0
-    buffer[5].view(np.int64)[0] = 0
     sums, slots, built, parents, features, every_row = histograms
     chosen, allowed, block = candidates
     bins = sums.shape[2]
@@ -423,47 +501,19 @@ def find_splits(
     task = next_task(sync, 1)
     while task < slots.size * parts:
         node, part = task // parts, task % parts
-        gradients = sums[slots[node], 0]
-        hessians = sums[slots[node], 1]
-        # The third histogram where rows are counted, else that of the hessians.
-        rows = sums[slots[node], sums.shape[1] - 1]
-        total_g = np.int64(0)
-        total_h = np.int64(0)
-        total_n = np.int64(0)
-        for c in range(every_row[0], every_row[1]):
-            total_g += gradients[c]
-            total_h += hessians[c]
-            total_n += rows[c]
-        total = NodeSums(total_g, total_h, total_n)
-        split = splits[node, part]
-        split["total_gradient"] = total_g
-        split["total_hessian"] = total_h
-        keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
-        for j in range(part * block, min((part + 1) * block, chosen.size)):
-            feature = np.int64(chosen[j])
-            if allowed.size > 0 and allowed[node, feature] == 0:
-                continue
-            start = features[feature]["cell"]
-            stop = start + features[feature]["bins"]
-            own = NodeSums(
-                gradients[start:stop], hessians[start:stop], rows[start:stop]
-            )
-            if features[feature]["is_categorical"]:
-                _search_if_there_are(
-                    own,
-                    total,
-                    node,
-                    feature,
-                    scales,
-                    rules,
-                    limits,
-                    buffer,
-                    split,
-                    sets[node, part],
-                )
-            else:
-                _search_order(
-                    own, total, node, feature, scales, rules, limits, buffer, split
-                )
-        settle_split(split, total_n, node, scales, rules, limits)
+        search_node(
+            sums[slots[node]],
+            node,
+            CandidateFeatures(
+                chosen[part * block : (part + 1) * block], allowed, chosen.size
+            ),
+            features,
+            every_row,
+            scales,
+            rules,
+            limits,
+            buffer,
+            splits[node, part],
+            sets[node, part],
+        )
         task = next_task(sync, 1)

@@ -22,8 +22,10 @@ __all__ = [
     "ask_to_stop",
     "atomic_add",
     "barrier",
+    "is_stopped",
     "next_task",
     "prefetch",
+    "restart_tasks",
     "threads_for",
 ]
 
@@ -156,6 +158,19 @@ def barrier(sync: np.ndarray, n_threads: int) -> None:
             if atomic_add(sync, _STOP, 0) != 0:
                 return
             yield_processor()
+
+
+@kernel
+def restart_tasks(sync: np.ndarray) -> None:
+    """Let the counters of tasks begin at 0 again; no thread may take tasks now."""
+    for counter in range(_FIRST_COUNTER, sync.size, 8):
+        sync[counter] = 0
+
+
+@kernel
+def is_stopped(sync: np.ndarray) -> bool:
+    """Return whether the team was asked to stop."""
+    return atomic_add(sync, _STOP, 0) != 0
 
 
 def ask_to_stop(sync: np.ndarray) -> None:

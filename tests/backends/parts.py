@@ -8,13 +8,12 @@ import numpy as np
 
 from hornbeam.backends.dense import DenseRows
 from hornbeam.backends.hist import HistogramBackend
-from hornbeam.backends.interface import RowSample, SplitParams
+from hornbeam.backends.interface import GrowthLimits, RowSample, SplitParams
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import DenseBins
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import take_team
 

@@ -10,12 +10,11 @@ import pytest
 
 from hornbeam.backends import quantisation
 from hornbeam.backends.factory import create_backend
-from hornbeam.backends.interface import RowSample, SplitParams
+from hornbeam.backends.interface import GrowthLimits, RowSample, SplitParams
 from hornbeam.binning.bin_table import bin_table
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
 

@@ -10,13 +10,12 @@ import scipy.sparse as sp
 
 from hornbeam.backends import sparse as filled_module
 from hornbeam.backends.factory import create_backend
-from hornbeam.backends.interface import RowSample, SplitParams
+from hornbeam.backends.interface import GrowthLimits, RowSample, SplitParams
 from hornbeam.binning.bin_table import bin_table
 from hornbeam.binning.sparse import SparseMatrix
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.grower import grow_tree
-from hornbeam.growth.tree_builder import GrowthLimits
 from hornbeam.kernels.jit import COMPILED
 
 GROWTH = SplitParams(

@@ -19,6 +19,7 @@ from hornbeam.kernels.layout import (
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
     COLUMN_DTYPE,
+    PACK,
 )
 
 CODES = [np.uint8, np.uint16]
@@ -78,6 +79,7 @@ class Data:
                 np.ascontiguousarray(self.codes.T).reshape(-1),
                 columns.astype(np.uint64),
                 starts.astype(np.uint64),
+                self.table["cell"][columns],
                 self.table,
                 self.spread,
             ),
@@ -109,6 +111,17 @@ def test_sums_are_exact(begin, end, code_type, kind):
     data = Data(300, [5, 16, 1, 9], code_type, kind)
     sums = data.build([[2, 1, begin, end, 0, 4]])
     np.testing.assert_array_equal(sums[2], data.exact(begin, end))
+    assert (np.delete(sums, 2, axis=0) == POISON).all()
+
+
+@pytest.mark.parametrize("code_type", CODES)
+@pytest.mark.parametrize(("begin", "end"), [(0, 300), (2, 197), (10, 11), (9, 9)])
+def test_packed_histograms_take_one_row(begin, end, code_type):
+    data = Data(300, [5, 16, 1, 9], code_type, "packed")
+    sums = data.build([[2, 1, begin, end, 0, 4, PACK]])
+    gradients, hessians = data.exact(begin, end)
+    np.testing.assert_array_equal(sums[2, 0], (gradients << 32) + hessians)
+    assert (sums[2, 1] == POISON).all()
     assert (np.delete(sums, 2, axis=0) == POISON).all()
 
 

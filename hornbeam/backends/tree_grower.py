@@ -1,0 +1,248 @@
+"""Grows whole trees of rows in memory, each in one call of a kernel."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.interface import GrownTree, GrowthLimits
+from hornbeam.backends.row_partition import RowPartition
+from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, SplitRules
+from hornbeam.kernels.sync import SYNC_SIZE
+from hornbeam.kernels.team import Team
+from hornbeam.kernels.tree import (
+    FULL,
+    N_NODES,
+    N_PENDING,
+    STATE_SIZE,
+    STATUS,
+    GrowthRules,
+    HistogramPool,
+    TreeBuffers,
+    TreeFeatures,
+    TreeRows,
+    TreeTables,
+    grow_tree,
+)
+
+__all__ = ["TreeGrower", "TreeRoot", "TreeSearch"]
+
+#: Histogram bins of one task of the split search.
+_SPLIT_CELLS = 1 << 15
+#: The most nodes whose histograms are built before they are searched.
+_MOST_NODES = 1024
+
+
+class TreeRoot(NamedTuple):
+    """The root of a tree of rows in memory, and memory for building histograms.
+
+    Attributes
+    ----------
+    rows
+        Of the tree.
+    partition
+        Of the rows among the nodes.
+    blocks
+        (blocks + 1,) int64: the first columns of tasks that build histograms.
+    slabs
+        (slabs, 2, bins) int64: for partial sums of nodes of many rows.
+    packed
+        (threads, bins of a task) int64, zeros: for packed sums.
+    """
+
+    rows: TreeRows
+    partition: RowPartition
+    blocks: NDArray[np.int64]
+    slabs: NDArray[np.int64]
+    packed: NDArray[np.int64]
+
+
+class TreeSearch(NamedTuple):
+    """How the splits of a tree are searched.
+
+    Attributes
+    ----------
+    histograms
+        (slots, 2, bins) int64.
+    candidates
+        The most candidates of a feature, plus 1.
+    features
+        Table of `FEATURE_DTYPE`.
+    chosen
+        (chosen,) uint64: the features of the tree, ascending.
+    every_row
+        (2,) int64: begin and end of histogram bins that count each row once.
+    scales
+        (2,) float64: the value of one unit of gradient and hessian sums.
+    rules
+        Of splits and leaf weights.
+    """
+
+    histograms: NDArray[np.int64]
+    candidates: int
+    features: NDArray[np.void]
+    chosen: NDArray[np.uint64]
+    every_row: NDArray[np.int64]
+    scales: NDArray[np.float64]
+    rules: SplitRules
+
+
+class TreeGrower:
+    """Memory for growing trees of the same rows, one after the other.
+
+    Parameters
+    ----------
+    bins
+        Of a histogram.
+    words
+        Of a set of categories; 0 where no feature is categorical.
+    team
+        The threads that work.
+    """
+
+    def __init__(self, bins: int, words: int, team: Team) -> None:
+        self._team, self._words = team, words
+        self._sums = np.zeros((team.size, bins), np.int64)
+        self._touched = np.zeros((team.size, bins // 64 + 1), np.uint64)
+        self._state = np.zeros(STATE_SIZE, np.int64)
+        self._sync = np.zeros(SYNC_SIZE, np.int64)
+        self._free = self._every_slot = np.empty(0, np.int64)
+        self._tables: TreeTables | None = None
+        self._buffers: TreeBuffers | None = None
+
+    def grow(
+        self,
+        root: TreeRoot,
+        search: TreeSearch,
+        limits: GrowthLimits,
+        allowed: NDArray[np.uint8] | None,
+    ) -> GrownTree:
+        """Return the tree that grows from this root; see `Backend.grow`."""
+        rows = root.rows
+        threads = self._team.threads_for(rows.rows.shape[1] * rows.columns.chosen.size)
+        features = TreeFeatures(
+            search.features,
+            search.chosen,
+            _NO_MASK if allowed is None else allowed,
+            search.every_row,
+            root.blocks,
+            self._task_features(search, threads),
+        )
+        packs = rows.gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0
+        rules = GrowthRules(
+            search.rules,
+            search.scales,
+            0.0 if limits.prunes else float(limits.gamma),
+            limits.max_depth,
+            limits.max_leaves,
+            limits.lossguide,
+            packs,
+        )
+        pool = HistogramPool(search.histograms, root.slabs, self._free_slots(search))
+        state = self._state
+        state[:] = 0
+        state[:4] = 1, 1, 0, 1
+        tables, buffers = self._allocate(root, features, search, 128)
+        tables.family[:, 0] = -1, -1, 0, 0
+        state[STATUS] = FULL
+        while state[STATUS] == FULL:
+            self._team.run(
+                grow_tree, threads, rows, pool, features, rules, tables, buffers
+            )
+            if state[STATUS] == FULL:
+                size = 2 * tables.nodes.size
+                tables, buffers = self._allocate(root, features, search, size)
+        root.partition.wait(tables.pending[: state[N_PENDING]])
+        count = int(state[N_NODES])
+        return GrownTree(
+            tables.nodes["left"][:count].astype(np.int32),
+            tables.family[0, :count].astype(np.int32),
+            tables.splits[:count].copy(),
+            tables.sets[:count].copy().view(np.uint64),
+        )
+
+    def _task_features(self, search: TreeSearch, threads: int) -> int:
+        """Return the number of features of a task of the split search."""
+        if threads == 1:
+            return search.chosen.size
+        return max(1, min(search.chosen.size, _SPLIT_CELLS // search.candidates))
+
+    def _free_slots(self, search: TreeSearch) -> NDArray[np.int64]:
+        """Return a stack of all slots, with its height at the end."""
+        slots = len(search.histograms)
+        if self._free.size != slots + 1:
+            self._every_slot = np.append(np.arange(slots)[::-1], slots)
+            self._free = np.empty_like(self._every_slot)
+        self._free[:] = self._every_slot
+        return self._free
+
+    def _allocate(
+        self, root: TreeRoot, features: TreeFeatures, search: TreeSearch, nodes: int
+    ) -> tuple[TreeTables, TreeBuffers]:
+        """Return tables of at least this many nodes, and buffers that go with them."""
+        root.partition.reserve(nodes)
+        if self._tables is None or self._tables.nodes is not root.partition.table:
+            self._tables = self._new_tables(root.partition, self._tables)
+            self._buffers = None
+        tables, buffers = self._tables, self._buffers
+        parts = -(-features.chosen.size // features.block)
+        blocks, team = features.blocks.size - 1, self._team.size
+        batch = min(tables.nodes.size, _MOST_NODES)
+        tasks = (batch + 5 * team) * blocks
+        if (
+            buffers is None
+            or buffers.found.shape[1] != parts
+            or len(buffers.tasks) != tasks
+            or buffers.values.shape[2] != search.candidates
+        ):
+            bins, size = self._sums.shape[1], tables.nodes.size
+            buffers = self._buffers = TreeBuffers(
+                np.empty((4, size), np.int64),
+                np.empty((2, size), np.int64),
+                np.empty((size + 5 * team, 5), np.int64),
+                np.empty(size + 5 * team, np.int64),
+                np.empty((tasks, 7), np.int64),
+                np.empty((batch * (bins // JOIN_BINS + 1), 5), np.int64),
+                np.empty((batch, parts), SPLIT_DTYPE),
+                np.empty((batch, parts, self._words), tables.sets.dtype),
+                root.packed,
+                np.empty((team, 8, search.candidates)),
+                np.arange(search.candidates),
+                self._sums,
+                self._touched,
+                self._sync,
+            )
+        return tables, buffers
+
+    def _new_tables(
+        self, partition: RowPartition, old: TreeTables | None
+    ) -> TreeTables:
+        """Return tables of the size of the partition's, with the old ones' contents."""
+        size = partition.table.size
+        tables = TreeTables(
+            partition.table,
+            partition.lefts,
+            np.zeros(size, SPLIT_DTYPE),
+            np.zeros((size, self._words), np.uint64 if self._words else np.uint8),
+            np.empty((4, size), np.int64),
+            np.empty(size, np.int64),
+            np.empty(size, np.int64),
+            self._state,
+        )
+        if old is not None:
+            count = min(size, old.splits.size)
+            tables.splits[:count], tables.sets[:count] = (
+                old.splits[:count],
+                old.sets[:count],
+            )
+            tables.family[:, :count] = old.family[:, :count]
+            tables.queue[:count], tables.pending[:count] = (
+                old.queue[:count],
+                old.pending[:count],
+            )
+        return tables
+
+
+_NO_MASK = np.empty((0, 0), np.uint8)

@@ -1,0 +1,332 @@
+"""The best split of a node of few rows, from packed sums.
+
+The sums of at most BLOCK_ROWS rows fit one int64 a bin, the gradient in the high half
+and the hessian in the low half: a packed histogram. Nodes of even fewer rows have no
+histogram: their rows are summed into one that all such nodes share in turn, and only
+the bins in use are read and cleared.
+
+The cuts of a numerical feature are scored twice. Scores in float32, eight at a time,
+are within 7 rounding errors of 2**-24 of the exact ones, because no term is negative
+and sums and differences are taken of integers. Cuts whose approximate score is within
+2**-19 of the highest are then scored in float64 by the formula of `split`, so that the
+split is the one that `split` finds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.bits import lowest_bit
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.leaves import gain_of
+from hornbeam.kernels.split import (
+    TINY,
+    NodeSums,
+    keep_candidate,
+    search_feature,
+    settle_split,
+)
+from hornbeam.kernels.sync import prefetch
+
+__all__ = [
+    "SplitBuffers",
+    "can_split",
+    "pack",
+    "search_packed_node",
+    "subtract_packed",
+    "subtract_rows",
+    "sum_few_rows",
+]
+
+_LOW_HALF = 0xFFFFFFFF
+#: By how much approximate scores may differ, relative to the highest.
+_MARGIN = 2.0**-19
+#: Scales and the L2 penalty (in units of hessians) for which no float32 overflows.
+_LARGEST = 2.0**60
+#: How many rows ahead bins and gradients are prefetched.
+_AHEAD = 8
+
+
+class SplitBuffers(NamedTuple):
+    """Buffers of one thread for the split search.
+
+    Attributes
+    ----------
+    values
+        (8, most candidates of a feature + 1) float64.
+    every_bin
+        (the same,) int64: 0, 1, 2, ...
+    sums
+        (bins,) int64: the shared histogram of nodes of few rows; zeros in and out.
+    touched
+        (bins // 64 + 1,) uint64: bits of its bins that are in use; zeros in and out.
+    """
+
+    values: NDArray[np.float64]
+    every_bin: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    touched: NDArray[np.uint64]
+
+
+@inline
+def _least_units(scales, rules):
+    """Return the least hessian of a child in units of histogram sums, at least 1."""
+    return max(1.0, np.ceil(max(rules.min_child_weight, TINY) / scales[1]))
+
+
+@kernel
+def can_split(hessian, scales, rules):
+    """Return whether a node with this sum of hessians, in units, may have a split."""
+    return hessian >= 2.0 * _least_units(scales, rules)
+
+
+@inline
+def _may_screen(scales, rules):
+    """Return whether approximate scores are within the margin."""
+    return (
+        (rules.reg_alpha == 0.0)
+        & (rules.max_delta_step == 0.0)
+        & (rules.reg_lambda < _LARGEST * scales[1])
+        & (max(scales[0], scales[1]) < 2.0**300)
+        & (min(scales[0], scales[1]) > 2.0**-300)
+    )
+
+
+@kernel
+def sum_few_rows(columns, rows, packed, buffers):
+    """Add rows to the shared histogram; return the sum of their packed gradients."""
+    bins, chosen, cells = columns.bins, columns.chosen, columns.cells
+    sums, touched = buffers.sums, buffers.touched
+    width = np.uint64(columns.table.size)
+    one = np.uint64(1)
+    total = np.int64(0)
+    for i in range(rows.size):
+        prefetch(bins, np.uint64(rows[min(i + _AHEAD, rows.size - 1)]) * width)
+        row = np.uint64(rows[i])
+        value = packed[row]
+        total += value
+        for j in range(np.uint64(chosen.size)):
+            cell = np.uint64(cells[j]) + np.uint64(bins[row * width + chosen[j]])
+            sums[cell] += value
+            touched[cell >> np.uint64(6)] |= one << (cell & np.uint64(63))
+    return total
+
+
+@kernel
+def _clear_touched(sums, touched):
+    """Set the shared histogram to zero again."""
+    for w in range(touched.size):
+        word = touched[w]
+        if word != 0:
+            touched[w] = 0
+            while word != 0:
+                sums[64 * w + lowest_bit(word)] = 0
+                word &= word - np.uint64(1)
+
+
+@kernel
+def subtract_rows(columns, rows, packed, is_packed, histogram):
+    """Subtract the gradients of rows from a histogram, which is packed or wide."""
+    bins, chosen, cells = columns.bins, columns.chosen, columns.cells
+    gradients, hessians = histogram[0], histogram[1]
+    width = np.uint64(columns.table.size)
+    for i in range(rows.size):
+        prefetch(bins, np.uint64(rows[min(i + _AHEAD, rows.size - 1)]) * width)
+        row = np.uint64(rows[i])
+        value = packed[row]
+        for j in range(np.uint64(chosen.size)):
+            cell = np.uint64(cells[j]) + np.uint64(bins[row * width + chosen[j]])
+            if is_packed:
+                gradients[cell] -= value
+            else:
+                gradients[cell] -= value >> 32
+                hessians[cell] -= value & _LOW_HALF
+
+
+@kernel
+def subtract_packed(parent, child, was_packed, is_packed, begin, end):
+    """Subtract a packed histogram from its parent's, which leaves the sibling's.
+
+    The parent's may be wide and the sibling's packed.
+    """
+    gradients, hessians = parent[0], parent[1]
+    own = child[0]
+    if was_packed:
+        for c in range(begin, end):
+            gradients[c] -= own[c]
+    elif not is_packed:
+        for c in range(begin, end):
+            gradients[c] -= own[c] >> 32
+            hessians[c] -= own[c] & _LOW_HALF
+    else:
+        for c in range(begin, end):
+            g = gradients[c] - (own[c] >> 32)
+            h = hessians[c] - (own[c] & _LOW_HALF)
+            gradients[c] = (g << 32) + h
+
+
+@kernel
+def pack(histogram):
+    """Pack a wide histogram of at most BLOCK_ROWS rows."""
+    gradients, hessians = histogram[0], histogram[1]
+    for c in range(gradients.size):
+        gradients[c] = (gradients[c] << 32) + hessians[c]
+
+
+@inline
+def _prefix_touched(buffers, start, stop, prefix, places):
+    """Write the sums up to each used bin of a feature; return the number of these."""
+    every = ~np.uint64(0)
+    first, last = start >> 6, (stop - 1) >> 6
+    count = 0
+    so_far = np.int64(0)
+    for w in range(first, last + 1):
+        word = buffers.touched[w]
+        if w == first:
+            word &= every << np.uint64(start & 63)
+        if w == last:
+            word &= every >> np.uint64(63 - ((stop - 1) & 63))
+        while word != 0:
+            cell = 64 * w + lowest_bit(word)
+            word &= word - np.uint64(1)
+            so_far += buffers.sums[cell]
+            places[count] = cell - start
+            count += 1
+            prefix[count] = so_far
+    return count
+
+
+@inline
+def _score_approximately(prefix, count, extra, total, least, ridge, scores):
+    """Score the cuts that leave ``prefix[k] + extra`` on the left; return the highest.
+
+    As `split._score_cuts`, in units of the sums and in float32.
+    """
+    for k in range(count):
+        left = prefix[k] + extra
+        right = total - left
+        left_h = np.uint32(left & _LOW_HALF)
+        right_h = np.uint32(right & _LOW_HALF)
+        left_g = np.float32(np.int32(left >> 32))
+        right_g = np.float32(np.int32(right >> 32))
+        score = left_g * left_g / (np.float32(left_h) + ridge)
+        score += right_g * right_g / (np.float32(right_h) + ridge)
+        valid = (left_h >= least) & (right_h >= least)
+        scores[k] = score if valid else np.float32(0.0)
+    bits = scores.view(np.int32)
+    highest = np.int32(0)
+    for k in range(count):
+        highest = max(highest, bits[k])
+    return np.int32(highest).view(np.float32)
+
+
+@inline
+def _score_exactly(left, total, scales, rules):
+    """Return the score of one cut, as `split._score_cuts` does."""
+    g = (left >> 32) * scales[0]
+    h = (left & _LOW_HALF) * scales[1]
+    node_g = (total >> 32) * scales[0]
+    node_h = (total & _LOW_HALF) * scales[1]
+    return gain_of(g, h, rules) + gain_of(node_g - g, node_h - h, rules)
+
+
+@kernel
+def _search_order(prefix, places, count, total, feature, scales, rules, values, split):
+    """Search the cuts between `count` bins in use; ``prefix[k]`` is below the k-th."""
+    least = np.uint32(min(_least_units(scales, rules), np.float64(_LOW_HALF)))
+    ridge = np.float32(rules.reg_lambda / scales[1])
+    unit = scales[0] * scales[0] / scales[1] * (1.0 + _MARGIN)
+    scores = values[2].view(np.float32)
+    missing = total - prefix[count]
+    for down in range(2 if missing != 0 else 1):
+        own = prefix[1 - down :]
+        extra = missing * down
+        highest = _score_approximately(own, count, extra, total, least, ridge, scores)
+        if np.float64(highest) * unit <= split["gain"]:
+            continue
+        lowest = np.float32(np.float64(highest) * (1.0 - _MARGIN))
+        best = split["gain"]
+        place = -1
+        for i in range(count):
+            k = count - 1 - i if down else i
+            if scores[k] >= lowest:
+                score = _score_exactly(own[k] + extra, total, scales, rules)
+                if score > best:
+                    best = score
+                    place = k
+        if place >= 0:
+            left = own[place] + extra
+            last_bin = places[place] - down
+            left_g, left_h = left >> 32, left & _LOW_HALF
+            keep_candidate(split, best, feature, last_bin, down, 0, left_g, left_h)
+
+
+@kernel
+def search_packed_node(
+    sums,  # (bins,) int64: the packed histogram of the node
+    few,  # whether it is the shared one, whose bins in use are marked
+    total,  # the sum of the node's packed gradients
+    node,  # its number in `candidates`
+    candidates,  # CandidateFeatures: all of them are searched
+    features,  # table of FEATURE_DTYPE
+    scales,  # (2,) float64: the value of one unit of gradient and hessian sums
+    rules,  # SplitRules
+    buffers,  # SplitBuffers
+    split,  # SPLIT_DTYPE, out
+    rights,  # (words,) uint64, out: categories that go right, or (0,) uint8
+):
+    """Write the best split of one node, as `split.search_node` does."""
+    values = buffers.values
+    prefix = values[0].view(np.int64)
+    total_g, total_h = total >> 32, total & _LOW_HALF
+    split["total_gradient"] = total_g
+    split["total_hessian"] = total_h
+    keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
+    fast = _may_screen(scales, rules)
+    for j in range(candidates.chosen.size):
+        feature = np.int64(candidates.chosen[j])
+        if candidates.allowed.size > 0 and candidates.allowed[node, feature] == 0:
+            continue
+        start = features[feature]["cell"]
+        stop = start + features[feature]["bins"]
+        if fast and not features[feature]["is_categorical"]:
+            prefix[0] = 0
+            if few:
+                places = values[1].view(np.int64)
+                count = _prefix_touched(buffers, start, stop, prefix, places)
+            else:
+                places = buffers.every_bin
+                count = stop - start
+                so_far = np.int64(0)
+                for b in range(count):
+                    so_far += sums[start + b]
+                    prefix[b + 1] = so_far
+            _search_order(
+                prefix, places, count, total, feature, scales, rules, values, split
+            )
+        else:
+            own = sums[start:stop]
+            own_g = values[6].view(np.int64)[: own.size]
+            own_h = values[7].view(np.int64)[: own.size]
+            for b in range(own.size):
+                own_g[b] = own[b] >> 32
+                own_h[b] = own[b] & _LOW_HALF
+            search_feature(
+                NodeSums(own_g, own_h, own_h),
+                NodeSums(total_g, total_h, total_h),
+                node,
+                feature,
+                features[feature]["is_categorical"],
+                scales,
+                rules,
+                None,
+                values,
+                split,
+                rights,
+            )
+    if few:
+        _clear_touched(buffers.sums, buffers.touched)
+    settle_split(split, total_h, node, scales, rules, None)

@@ -1,0 +1,774 @@
+"""A whole tree in one call, for rows in memory.
+
+All threads of the team enter `grow_tree` once. Thread 0 plans: it chooses the nodes to
+split and lists the tasks of the next phase, which is to partition rows, to build
+histograms or to search splits. It works on short phases alone, and shares long ones
+with the other threads, which wait for them at a barrier. So a phase costs a barrier of
+0.1 microseconds instead of a dispatch of 30 to 90.
+
+Numba compiles a kernel together with all kernels that it calls, so each phase is called
+in one place, and short functions are inlined.
+
+The tree is the one that `growth.grower` grows with the same functions, call by call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.histogram import (
+    BinColumns,
+    HistogramSlots,
+    QuantisedGradients,
+    build_histograms,
+    take_from_parent,
+)
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.layout import (
+    BLOCK_ROWS,
+    JOIN_BINS,
+    MIN_GAIN,
+    PACK,
+    REPLACE,
+    SplitRules,
+)
+from hornbeam.kernels.packed_split import (
+    SplitBuffers,
+    can_split,
+    pack,
+    search_packed_node,
+    subtract_packed,
+    subtract_rows,
+    sum_few_rows,
+)
+from hornbeam.kernels.partition import partition_rows
+from hornbeam.kernels.plan import (
+    enter_split,
+    plan_histograms,
+    plan_partition,
+    settle_children,
+)
+from hornbeam.kernels.split import CandidateFeatures, keep_candidate, search_node
+from hornbeam.kernels.sync import (
+    barrier,
+    is_stopped,
+    next_task,
+    restart_tasks,
+    threads_for,
+)
+
+__all__ = [
+    "FULL",
+    "N_NODES",
+    "N_PENDING",
+    "STATE_SIZE",
+    "STATUS",
+    "GrowthRules",
+    "HistogramPool",
+    "TreeBuffers",
+    "TreeFeatures",
+    "TreeRows",
+    "TreeTables",
+    "grow_tree",
+]
+
+#: Nodes of at most this many rows have no histogram (measured: 64 to 200 are best).
+FEW_ROWS = 128
+#: The cost of searching one bin, in units of adding one row to a histogram bin.
+_CELLS_PER_BIN = 4
+
+# Words of the state of a tree.
+(
+    N_NODES,
+    N_LEAVES,
+    BEGIN,  # the nodes of the last level, or the last two children
+    END,
+    NEXT,  # the first of these whose split has not been searched
+    N_QUEUE,  # nodes in the queue of `lossguide`
+    N_PENDING,  # split nodes whose rows have not been moved
+    STATUS,
+    COMMAND,
+    N_TASKS,
+    N_JOINS,
+    N_BUILT,
+    N_SUBTRACTED,
+    N_SEARCHED,
+    STATE_SIZE,
+) = range(15)
+
+#: Statuses: the tree is complete, or the tables have no room for more nodes.
+COMPLETE, FULL = range(2)
+_STOP, _PARTITION, _BUILD, _SEARCH = range(4)
+
+# Rows of the table of families.
+_PARENT, _SLOT, _HESSIAN, _DEPTH = range(4)
+
+
+class GrowthRules(NamedTuple):
+    """What a tree may grow to.
+
+    Attributes
+    ----------
+    split
+        Of splits and leaf weights.
+    scales
+        (2,) float64: the value of one unit of gradient and hessian sums.
+    gamma
+        The least gain of a split.
+    max_depth, max_leaves
+        0: no limit.
+    lossguide
+        Whether the leaf of the highest gain is split next, instead of whole levels.
+    packs
+        Whether the sums of at most BLOCK_ROWS rows are packed.
+    """
+
+    split: SplitRules
+    scales: NDArray[np.float64]
+    gamma: float
+    max_depth: int
+    max_leaves: int
+    lossguide: bool
+    packs: bool
+
+
+class TreeRows(NamedTuple):
+    """The rows that a tree is grown on.
+
+    Attributes
+    ----------
+    by_feature
+        (columns, rows) uint8 or uint16: bins, column-major.
+    columns
+        The same bins by row.
+    gradients
+        In fixed point.
+    rows
+        (2, rows) uint32: the rows of each node are contiguous, in one of two sides.
+    """
+
+    by_feature: NDArray[Any]
+    columns: BinColumns
+    gradients: QuantisedGradients
+    rows: NDArray[np.uint32]
+
+
+class HistogramPool(NamedTuple):
+    """The histograms of nodes.
+
+    Attributes
+    ----------
+    histograms
+        (slots, 2, bins) int64.
+    slabs
+        (slabs, 2, bins) int64: partial sums, numbered after the slots.
+    free
+        (slots + 1,) int64: a stack of free slots; its last number is its height.
+    """
+
+    histograms: NDArray[np.int64]
+    slabs: NDArray[np.int64]
+    free: NDArray[np.int64]
+
+
+class TreeFeatures(NamedTuple):
+    """The features that splits are searched among.
+
+    Attributes
+    ----------
+    table
+        (features,) FEATURE_DTYPE.
+    chosen
+        (chosen,) uint64: the features of the tree, ascending.
+    allowed
+        (depths, features) uint8: which a node of each depth may use; (0, 0): all.
+    every_row
+        (2,) int64: begin and end of histogram bins that count each row once.
+    blocks
+        (blocks + 1,) int64: the first columns of tasks that build histograms.
+    block
+        The number of features of a task of the split search.
+    """
+
+    table: NDArray[Any]
+    chosen: NDArray[np.uint64]
+    allowed: NDArray[np.uint8]
+    every_row: NDArray[np.int64]
+    blocks: NDArray[np.int64]
+    block: int
+
+
+class TreeTables(NamedTuple):
+    """The nodes of a tree.
+
+    Attributes
+    ----------
+    nodes
+        (nodes,) NODE_DTYPE.
+    lefts
+        (nodes, words) uint64: bins that go left at splits by category.
+    splits
+        (nodes,) SPLIT_DTYPE: the best split of each node; at the end zero at leaves.
+    sets
+        (nodes, words) uint64: the categories that go right in these; or (nodes, 0)
+        uint8 where no feature is categorical.
+    family
+        (4, nodes) int64: the parent, the slot or -1, the sum of hessians, the depth.
+    queue
+        (nodes,) int64: of `lossguide`, the nodes that may be split; a binary heap.
+    pending
+        (nodes,) int64: split nodes whose rows have not been moved to the children.
+    state
+        (STATE_SIZE,) int64.
+    """
+
+    nodes: NDArray[Any]
+    lefts: NDArray[np.uint64]
+    splits: NDArray[Any]
+    sets: NDArray[Any]
+    family: NDArray[np.int64]
+    queue: NDArray[np.int64]
+    pending: NDArray[np.int64]
+    state: NDArray[np.int64]
+
+
+class TreeBuffers(NamedTuple):
+    """Task lists, and memory of the threads.
+
+    Attributes
+    ----------
+    batch
+        (4, nodes) int64: nodes to split, to build, their slots, and nodes to search.
+    subtracted
+        (2, nodes) int64: larger siblings, and the smaller ones to subtract.
+    partition_tasks, counts
+        (tasks, 5) and (tasks,) int64: see `partition.partition_rows`.
+    tasks, joins
+        See `histogram.build_histograms`.
+    found, found_sets
+        (nodes, parts) SPLIT_DTYPE and (nodes, parts, words): the best split of each
+        task of the search.
+    packed
+        (threads, packed bins of a task) int64, zeros.
+    values, every_bin, sums, touched
+        Of `SplitBuffers`, all but `every_bin` with an axis of threads.
+    sync
+        (SYNC_SIZE,) int64: for phases of one thread.
+    """
+
+    batch: NDArray[np.int64]
+    subtracted: NDArray[np.int64]
+    partition_tasks: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    tasks: NDArray[np.int64]
+    joins: NDArray[np.int64]
+    found: NDArray[Any]
+    found_sets: NDArray[Any]
+    packed: NDArray[np.int64]
+    values: NDArray[np.float64]
+    every_bin: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    touched: NDArray[np.uint64]
+    sync: NDArray[np.int64]
+
+
+@inline
+def _size(tables, node):
+    """Return the number of rows of a node."""
+    return tables.nodes[node]["end"] - tables.nodes[node]["begin"]
+
+
+@inline
+def _has_few_rows(tables, node, rules):
+    return rules.packs and _size(tables, node) <= FEW_ROWS
+
+
+@inline
+def _is_packed(tables, node, rules):
+    return rules.packs and _size(tables, node) <= BLOCK_ROWS
+
+
+@inline
+def _rows_of(rows, tables, node):
+    own = tables.nodes[node]
+    return rows.rows[own["side"], own["begin"] : own["end"]]
+
+
+# The queue of lossguide: the highest gain comes first, of equal gains the lower node.
+
+
+@inline
+def _comes_first(splits, one, other):
+    gain, other_gain = splits[one]["gain"], splits[other]["gain"]
+    return gain > other_gain or (gain == other_gain and one < other)
+
+
+@inline
+def _push(tables, node):
+    queue, splits = tables.queue, tables.splits
+    place = tables.state[N_QUEUE]
+    tables.state[N_QUEUE] += 1
+    while place > 0 and _comes_first(splits, node, queue[(place - 1) // 2]):
+        queue[place] = queue[(place - 1) // 2]
+        place = (place - 1) // 2
+    queue[place] = node
+
+
+@inline
+def _pop(tables):
+    queue, splits = tables.queue, tables.splits
+    first = queue[0]
+    tables.state[N_QUEUE] -= 1
+    size = tables.state[N_QUEUE]
+    node = queue[size]
+    place = np.int64(0)
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and _comes_first(splits, queue[child + 1], queue[child]):
+            child += 1
+        if not _comes_first(splits, queue[child], node):
+            break
+        queue[place] = queue[child]
+        place = child
+    queue[place] = node
+    return first
+
+
+# What thread 0 plans
+
+
+@inline
+def _splits_left(tables, rules):
+    """Return how many more splits the tree may have."""
+    if rules.max_leaves == 0:
+        return np.int64(tables.nodes.size)
+    return rules.max_leaves - tables.state[N_LEAVES]
+
+
+@inline
+def _is_worthwhile(tables, node, rules):
+    gain = tables.splits[node]["gain"]
+    return gain > MIN_GAIN and gain >= rules.gamma
+
+
+@inline
+def _choose_nodes(tables, rules, batch):
+    """Write the nodes to split next; return their number, or -1 without room."""
+    state = tables.state
+    most = _splits_left(tables, rules)
+    room = (tables.nodes.size - state[N_NODES]) // 2
+    if rules.lossguide:
+        if state[N_QUEUE] == 0 or most <= 0:
+            return np.int64(0)
+        if room < 1:
+            return np.int64(-1)
+        batch[0] = _pop(tables)
+        return np.int64(1)
+    count = np.int64(0)
+    for node in range(state[BEGIN], state[END]):
+        if count < most and _is_worthwhile(tables, node, rules):
+            if count == room:
+                return np.int64(-1)
+            batch[count] = node
+            count += 1
+    return count
+
+
+@inline
+def _enter_nodes(batch, count, features, tables):
+    """Enter the chosen splits and their children; these are the last nodes then."""
+    state, family = tables.state, tables.family
+    state[BEGIN] = state[N_NODES]
+    for i in range(count):
+        node = batch[i]
+        left = state[N_NODES]
+        split = tables.splits[node]
+        enter_split(
+            split,
+            tables.sets[node],
+            left,
+            features.table,
+            node,
+            tables.nodes,
+            tables.lefts,
+        )
+        for child in range(left, left + 2):
+            family[_PARENT, child] = node
+            family[_SLOT, child] = -1
+            family[_DEPTH, child] = family[_DEPTH, node] + 1
+        family[_HESSIAN, left] = split["left_hessian"]
+        family[_HESSIAN, left + 1] = split["total_hessian"] - split["left_hessian"]
+        state[N_NODES] += 2
+    state[N_LEAVES] += count
+    state[END] = state[N_NODES]
+
+
+@inline
+def _free_slot(tables, pool, node):
+    """Free the slot of a node, if it has any."""
+    slot = tables.family[_SLOT, node]
+    if slot >= 0:
+        height = pool.free.size - 1
+        pool.free[pool.free[height]] = slot
+        pool.free[height] += 1
+        tables.family[_SLOT, node] = -1
+
+
+@kernel
+def _assign_slots(begin, end, tables, pool, rules, buffers):
+    """Assign slots to the histograms of new nodes, and list what is to be done.
+
+    Of two siblings the histogram of the smaller one is built; the larger one takes over
+    the slot of the parent, from which the smaller one is subtracted. Nodes that cannot
+    be split need no histogram. If slots run out, all histograms except those of the
+    parents are dropped, and those of both siblings are built when they are needed.
+    """
+    state, family = tables.state, tables.family
+    free, height = pool.free, pool.free.size - 1
+    built, slots, searched = buffers.batch[1], buffers.batch[2], buffers.batch[3]
+    n_built = n_searched = n_subtracted = np.int64(0)
+    first = begin if begin > 0 else 1
+    if free[height] < end - begin:
+        # Children keep the parents' slots from being dropped.
+        for left in range(first, end, 2):
+            parent = family[_PARENT, left]
+            family[_SLOT, left] = family[_SLOT, parent]
+            family[_SLOT, parent] = -1
+        for node in range(begin):
+            _free_slot(tables, pool, node)
+        for left in range(first, end, 2):
+            family[_SLOT, family[_PARENT, left]] = family[_SLOT, left]
+            family[_SLOT, left] = -1
+    if begin == 0:
+        searched[0] = built[0] = 0
+        n_searched = n_built = np.int64(1)
+    for left in range(first, end, 2):
+        parent = family[_PARENT, left]
+        swaps = _size(tables, left) > _size(tables, left + 1)
+        smaller = left + 1 if swaps else left
+        larger = left if swaps else left + 1
+        slot = family[_SLOT, parent]
+        searches_smaller = _size(tables, smaller) > 1 and can_split(
+            family[_HESSIAN, smaller], rules.scales, rules.split
+        )
+        searches_larger = _size(tables, larger) > 1 and can_split(
+            family[_HESSIAN, larger], rules.scales, rules.split
+        )
+        builds_smaller = searches_smaller and not _has_few_rows(tables, smaller, rules)
+        builds_larger = searches_larger and not _has_few_rows(tables, larger, rules)
+        if builds_larger and slot >= 0:
+            family[_SLOT, larger] = slot
+            family[_SLOT, parent] = -1
+            builds_larger = False
+            buffers.subtracted[0, n_subtracted] = larger
+            buffers.subtracted[1, n_subtracted] = smaller
+            n_subtracted += 1
+            builds_smaller = not _has_few_rows(tables, smaller, rules)
+        else:
+            _free_slot(tables, pool, parent)
+        for side in range(2):
+            node = left + side
+            is_smaller = node == smaller
+            if searches_smaller if is_smaller else searches_larger:
+                searched[n_searched] = node
+                n_searched += 1
+            else:
+                keep_candidate(
+                    tables.splits[node], 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0)
+                )
+            if builds_smaller if is_smaller else builds_larger:
+                built[n_built] = node
+                n_built += 1
+    for i in range(n_built):
+        free[height] -= 1
+        slots[i] = free[free[height]]
+        family[_SLOT, built[i]] = slots[i]
+    state[N_BUILT] = n_built
+    state[N_SEARCHED] = n_searched
+    state[N_SUBTRACTED] = n_subtracted
+
+
+@inline
+def _list_histograms(team, features, rules, pool, tables, buffers):
+    """List the tasks that build histograms; return the number of threads."""
+    state = tables.state
+    count = state[N_BUILT]
+    return plan_histograms(
+        buffers.batch[1, :count],
+        buffers.batch[2, :count],
+        tables.nodes,
+        team,
+        features.blocks,
+        pool.histograms.shape[2],
+        pool.histograms.shape[0],
+        PACK if rules.packs else REPLACE,
+        buffers.tasks,
+        buffers.joins,
+        state[N_TASKS : N_JOINS + 1],
+    )
+
+
+@inline
+def _store_splits(rules, pool, tables, buffers):
+    """Store the best split of each node that has been searched."""
+    for i in range(tables.state[N_SEARCHED]):
+        node = buffers.batch[3, i]
+        best = 0  # the first of equals: the lowest feature
+        for part in range(1, buffers.found.shape[1]):
+            if buffers.found[i, part]["gain"] > buffers.found[i, best]["gain"]:
+                best = part
+        tables.splits[node] = buffers.found[i, best]
+        for word in range(tables.sets.shape[1]):
+            tables.sets[node, word] = buffers.found_sets[i, best, word]
+        if not _is_worthwhile(tables, node, rules):
+            _free_slot(tables, pool, node)
+        elif rules.lossguide:
+            _push(tables, node)
+
+
+@inline
+def _may_split(node, rules, tables):
+    """Return whether nodes of this depth may be split."""
+    deep = rules.max_depth > 0 and tables.family[_DEPTH, node] >= rules.max_depth
+    return not deep and _splits_left(tables, rules) > 0
+
+
+@kernel
+def _plan(team, features, rules, pool, tables, buffers):
+    """Settle the phase that has ended, and list the tasks of the next one.
+
+    Returns the number of threads that the next phase pays for.
+    """
+    state = tables.state
+    ended = state[COMMAND]
+    bins = pool.histograms.shape[2]
+    if ended == _PARTITION:
+        tasks = buffers.partition_tasks[: state[N_TASKS]]
+        settle_children(tasks, buffers.counts, tables.nodes)
+    elif ended == _BUILD and state[N_SEARCHED] > 0:
+        state[COMMAND] = _SEARCH
+        return threads_for(team, _CELLS_PER_BIN * bins * state[N_SEARCHED])
+    elif ended == _SEARCH:
+        _store_splits(rules, pool, tables, buffers)
+    elif state[NEXT] == 0 and not _may_split(0, rules, tables):
+        state[NEXT] = 1
+    # Search the last nodes, in batches for which there are slots.
+    most = min(buffers.found.shape[0], (pool.free.size - 1) // 3) & ~1
+    while state[NEXT] < state[END]:
+        begin = state[NEXT]
+        state[NEXT] = min(begin + most, state[END])
+        _assign_slots(begin, state[NEXT], tables, pool, rules, buffers)
+        if state[N_BUILT] > 0:
+            state[COMMAND] = _BUILD
+            return _list_histograms(team, features, rules, pool, tables, buffers)
+        if state[N_SEARCHED] > 0:
+            state[COMMAND] = _SEARCH
+            return threads_for(team, _CELLS_PER_BIN * bins * state[N_SEARCHED])
+    # Split those that are worthwhile.
+    batch = buffers.batch[0]
+    count = _choose_nodes(tables, rules, batch)
+    while count > 0:
+        _enter_nodes(batch, count, features, tables)
+        if _may_split(state[BEGIN], rules, tables):
+            state[COMMAND] = _PARTITION
+            state[NEXT] = state[BEGIN]
+            n_tasks, threads = plan_partition(
+                batch[:count], tables.nodes, team, buffers.partition_tasks
+            )
+            state[N_TASKS] = n_tasks
+            return threads
+        # The children stay leaves, so that the rows need not be moved.
+        state[BEGIN] = state[NEXT] = state[END]
+        for i in range(count):
+            _free_slot(tables, pool, batch[i])
+            tables.pending[state[N_PENDING] + i] = batch[i]
+        state[N_PENDING] += count
+        count = _choose_nodes(tables, rules, batch)
+    state[COMMAND] = _STOP
+    state[STATUS] = FULL if count < 0 else COMPLETE
+    if count == 0:
+        for node in range(state[N_NODES]):
+            if tables.nodes[node]["left"] < 0:
+                _clear_split(tables.splits[node])
+    return 1
+
+
+@inline
+def _clear_split(split):
+    """Write the record of a leaf."""
+    keep_candidate(split, 0.0, 0, 0, 0, 0, np.int64(0), np.int64(0))
+    split["total_gradient"] = 0
+    split["total_hessian"] = 0
+
+
+# What all threads do
+
+
+@inline
+def _subtract(task, rows, pool, tables, rules, buffers):
+    """Subtract a smaller sibling from its parent, which leaves the larger one."""
+    histograms = pool.histograms
+    bins = histograms.shape[2]
+    shares = (bins + JOIN_BINS - 1) // JOIN_BINS
+    larger = buffers.subtracted[0, task // shares]
+    smaller = buffers.subtracted[1, task // shares]
+    begin = task % shares * JOIN_BINS
+    end = min(begin + JOIN_BINS, bins)
+    slot = tables.family[_SLOT, larger]
+    child = tables.family[_SLOT, smaller]
+    was_packed = _is_packed(tables, tables.family[_PARENT, larger], rules)
+    is_packed = _is_packed(tables, larger, rules)
+    if child < 0:
+        # All of it in one task: rows have bins everywhere.
+        if begin == 0:
+            subtract_rows(
+                rows.columns,
+                _rows_of(rows, tables, smaller),
+                rows.gradients.packed,
+                was_packed,
+                histograms[slot],
+            )
+            if is_packed and not was_packed:
+                pack(histograms[slot])
+    elif _is_packed(tables, smaller, rules):
+        subtract_packed(
+            histograms[slot], histograms[child], was_packed, is_packed, begin, end
+        )
+    else:
+        take_from_parent(histograms, slot, child, begin, end)
+
+
+@inline
+def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
+    """Search the best split of a node among the features of a task."""
+    parts = buffers.found.shape[1]
+    i, part = task // parts, task % parts
+    node = buffers.batch[3, i]
+    split, rights = buffers.found[i, part], buffers.found_sets[i, part]
+    chosen = features.chosen[part * features.block : (part + 1) * features.block]
+    depth = tables.family[_DEPTH, node]
+    if _is_packed(tables, node, rules):
+        own = SplitBuffers(
+            buffers.values[thread_id],
+            buffers.every_bin,
+            buffers.sums[thread_id],
+            buffers.touched[thread_id],
+        )
+        packed = rows.gradients.packed
+        few = _has_few_rows(tables, node, rules)
+        sums = own.sums
+        total = np.int64(0)
+        if few:
+            # One task searches all features.
+            chosen = features.chosen[: features.chosen.size if part == 0 else 0]
+            if part == 0:
+                own_rows = _rows_of(rows, tables, node)
+                total = sum_few_rows(rows.columns, own_rows, packed, own)
+        else:
+            sums = pool.histograms[tables.family[_SLOT, node], 0]
+            for c in range(features.every_row[0], features.every_row[1]):
+                total += sums[c]
+        search_packed_node(
+            sums,
+            few,
+            total,
+            depth,
+            CandidateFeatures(chosen, features.allowed, chosen.size),
+            features.table,
+            rules.scales,
+            rules.split,
+            own,
+            split,
+            rights,
+        )
+    else:
+        search_node(
+            pool.histograms[tables.family[_SLOT, node]],
+            depth,
+            CandidateFeatures(chosen, features.allowed, chosen.size),
+            features.table,
+            features.every_row,
+            rules.scales,
+            rules.split,
+            None,
+            buffers.values[thread_id],
+            split,
+            rights,
+        )
+
+
+@kernel
+def _search_nodes(
+    thread_id, n_threads, sync, rows, pool, features, rules, tables, buffers
+):
+    """Subtract smaller siblings from their parents, then search the best splits."""
+    state = tables.state
+    shares = (pool.histograms.shape[2] + JOIN_BINS - 1) // JOIN_BINS
+    task = next_task(sync, 0)
+    while task < state[N_SUBTRACTED] * shares:
+        _subtract(task, rows, pool, tables, rules, buffers)
+        task = next_task(sync, 0)
+    barrier(sync, n_threads)
+    task = next_task(sync, 1)
+    while task < state[N_SEARCHED] * buffers.found.shape[1]:
+        _search(task, thread_id, rows, pool, features, rules, tables, buffers)
+        task = next_task(sync, 1)
+
+
+@kernel
+def grow_tree(thread_id, n_threads, sync, rows, pool, features, rules, tables, buffers):
+    """Grow a tree, from the root or from where the tables were full.
+
+    `rows` are `TreeRows`, `pool` a `HistogramPool`, `features` `TreeFeatures`, `rules`
+    `GrowthRules`, `tables` `TreeTables` and `buffers` `TreeBuffers`.
+    """
+    state = tables.state
+    while True:
+        team = n_threads
+        counters = sync
+        if thread_id == 0:
+            threads = _plan(n_threads, features, rules, pool, tables, buffers)
+            if threads == 1:
+                team = 1
+                counters = buffers.sync
+            restart_tasks(counters)
+            if threads > 1 or state[COMMAND] == _STOP:
+                barrier(sync, n_threads)
+        else:
+            barrier(sync, n_threads)
+        command = state[COMMAND]
+        if command == _STOP or is_stopped(sync):
+            return
+        if command == _PARTITION:
+            partition_rows(
+                thread_id,
+                team,
+                counters,
+                buffers.partition_tasks[: state[N_TASKS]],
+                tables.nodes,
+                tables.lefts,
+                rows.by_feature,
+                rows.rows,
+                buffers.counts,
+            )
+        elif command == _BUILD:
+            build_histograms(
+                thread_id,
+                team,
+                counters,
+                buffers.tasks[: state[N_TASKS]],
+                buffers.joins[: state[N_JOINS]],
+                rows.columns,
+                rows.rows,
+                rows.gradients,
+                buffers.packed,
+                HistogramSlots(pool.histograms, pool.slabs, 0),
+            )
+        else:
+            _search_nodes(
+                thread_id, team, counters, rows, pool, features, rules, tables, buffers
+            )
+        barrier(counters, team)

@@ -1,0 +1,169 @@
+"""Trees that are grown in one call are those of the grower, split by split."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import examples
+from samples import few_values
+
+import hornbeam
+from hornbeam.backends.hist import HistogramBackend
+from hornbeam.backends.tree_grower import TreeGrower
+from hornbeam.kernels.team import Team
+
+ROWS = 3000
+
+
+def table(kind):
+    """Return rows and labels: numbers, categories, many bins, or bundled columns."""
+    rng = np.random.default_rng(2)
+    values, labels = few_values(ROWS, 6, missing=0.1, seed=3)
+    labels = labels > np.median(labels)
+    if kind == "categories":
+        many = rng.integers(0, 30, ROWS).astype(str)
+        values = pl.DataFrame(values).with_columns(
+            few=pl.Series(rng.choice(["a", "b", "c"], ROWS)), many=pl.Series(many)
+        )
+    elif kind == "many bins":
+        values = rng.normal(size=(ROWS, 3))
+        labels = values[:, 0] + rng.normal(size=ROWS) > 0
+    elif kind == "bundles":
+        values = np.where(np.arange(12) == rng.integers(0, 12, (ROWS, 1)), 1.0, np.nan)
+        labels = np.nan_to_num(values) @ rng.normal(size=12) > 0
+    return values, np.asarray(labels, float)
+
+
+TABLES = {k: table(k) for k in ("numbers", "categories", "many bins", "bundles")}
+
+
+@pytest.fixture
+def grown_in_one_call(monkeypatch):
+    """Return the list of the calls; set `.enabled` to False to go split by split."""
+
+    class Calls(list):
+        enabled = True
+
+    calls, grow = Calls(), HistogramBackend.grow
+
+    def recorded(self, *arguments):
+        tree = grow(self, *arguments) if calls.enabled else None
+        calls.append(tree)
+        return tree
+
+    monkeypatch.setattr(HistogramBackend, "grow", recorded)
+    return calls
+
+
+def digests(calls, kind, params, rounds=3):
+    """Return the digests of the models that both ways grow."""
+    values, labels = TABLES[kind]
+    found = []
+    for calls.enabled in (True, False):
+        data = hornbeam.DMatrix(values, labels)
+        calls.clear()
+        model = hornbeam.train(params, data, rounds, verbose_eval=False)
+        assert len(calls) >= rounds
+        assert all((tree is not None) == calls.enabled for tree in calls)
+        found.append(model.digest())
+    return found
+
+
+PARAMETERS = st.fixed_dictionaries(
+    {
+        "nthread": st.sampled_from([1, 2, 3, 7]),
+        "objective": st.sampled_from(
+            ["reg:squarederror", "binary:logistic", "reg:absoluteerror"]
+        ),
+        "grow_policy": st.sampled_from(["depthwise", "lossguide"]),
+        "max_depth": st.sampled_from([0, 1, 2, 5, 9]),
+        "max_leaves": st.sampled_from([0, 2, 3, 17, 100]),
+        "max_bin": st.sampled_from([2, 16, 256, 700]),
+        "gamma": st.sampled_from([0.0, 0.0, 0.5]),
+        "min_child_weight": st.sampled_from([0.0, 1.0, 20.0]),
+        "reg_lambda": st.sampled_from([0.0, 1.0, 50.0]),
+        "reg_alpha": st.sampled_from([0.0, 0.0, 0.3]),
+        "max_delta_step": st.sampled_from([0.0, 0.0, 0.2]),
+        "subsample": st.sampled_from([1.0, 0.6]),
+        "colsample_bytree": st.sampled_from([1.0, 0.5]),
+        "colsample_bylevel": st.sampled_from([1.0, 0.5]),
+        "scale_pos_weight": st.sampled_from([1.0, 3.0]),
+        "max_cached_hist_node": st.sampled_from([6, 13, 65536]),
+    }
+)
+
+
+@given(kind=st.sampled_from(sorted(TABLES)), params=PARAMETERS)
+@examples(12)
+def test_every_configuration_gives_the_same_trees(kind, params):
+    if params["max_depth"] == 0:
+        params["colsample_bylevel"] = 1.0  # unknown depths are drawn as they come
+    with pytest.MonkeyPatch.context() as patch:
+        calls = grown_in_one_call.__wrapped__(patch)
+        one, other = digests(calls, kind, params)
+    assert one == other
+
+
+@pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
+def test_a_tree_is_one_dispatch(policy, monkeypatch):
+    """Whatever its size, when the tables have grown to it."""
+    names, run = [], Team.run
+
+    def counted(self, kernel, *arguments):
+        names.append(kernel.__name__)
+        return run(self, kernel, *arguments)
+
+    values, labels = TABLES["many bins"]
+    params = {"max_depth": 0, "max_leaves": 300, "grow_policy": policy}
+    data = hornbeam.DMatrix(values, labels)
+    booster = hornbeam.Booster(params, [data])
+    booster.update(data, 0)
+    booster.update(data, 1)
+    monkeypatch.setattr(Team, "run", counted)
+    for number in range(2, 5):
+        booster.update(data, number)
+    growing = [name for name in names if "grow_tree" in name]
+    assert len(growing) == 3
+    banned = ("build_histograms", "find_splits", "partition_rows")
+    assert not [name for name in names if any(word in name for word in banned)]
+
+
+def test_tables_grow_while_a_tree_is_grown(monkeypatch):
+    """A tree of more nodes than there is room for goes on where it stopped."""
+    sizes, allocate = [], TreeGrower._allocate
+
+    def counted(self, root, features, search, nodes):
+        sizes.append(nodes)
+        return allocate(self, root, features, search, nodes)
+
+    monkeypatch.setattr(TreeGrower, "_allocate", counted)
+    values, labels = TABLES["many bins"]
+    for policy in ("depthwise", "lossguide"):
+        sizes.clear()
+        params = {"max_depth": 0, "min_child_weight": 0, "grow_policy": policy}
+        model = hornbeam.train(
+            params, hornbeam.DMatrix(values, labels), 1, verbose_eval=False
+        )
+        assert len(sizes) > 1
+        assert model.trees_to_dataframe().shape[0] > 128
+
+
+@pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
+def test_threads_share_the_phases_of_large_nodes(policy, grown_in_one_call):
+    """Enough rows for every phase to be shared among threads."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(120_000, 24)).astype(np.float32)
+    values[rng.random(values.shape) < 0.02] = np.nan
+    labels = np.nan_to_num(values[:, 0] * values[:, 1] + values[:, 2])
+    data, found = hornbeam.DMatrix(values, labels), []
+    for threads in (1, 2, 3, 7):
+        params = {"nthread": threads, "grow_policy": policy, "max_leaves": 40}
+        model = hornbeam.train(params, data, 2, verbose_eval=False)
+        found.append(model.digest())
+    grown_in_one_call.enabled = False
+    params["nthread"] = 2
+    found.append(hornbeam.train(params, data, 2, verbose_eval=False).digest())
+    assert len(set(found)) == 1
