@@ -321,8 +321,9 @@ def _explain(X: Any) -> None:
     y = _rng().normal(size=len(X))
     matrix, many = DMatrix(X, y), DMatrix(np.tile(X, (2, 1)), np.tile(y, 2))
     booster = train({"max_depth": 2}, matrix, 64, verbose_eval=False)
-    booster.predict(many)
-    booster.eval(many)
+    for rows in (many, *_as_sparse(many)):
+        booster.predict(rows)
+        booster.eval(rows)
     booster.predict(matrix, pred_contribs=True)
     booster.predict(matrix, pred_contribs=True, approx_contribs=True)
     for background in (matrix, DMatrix(X[:1])):
@@ -330,6 +331,16 @@ def _explain(X: Any) -> None:
     one_hot = DMatrix(np.tile(np.eye(30, dtype=X.dtype), (2, 1)), np.arange(60) % 30)
     params = {"max_depth": 0, "min_child_weight": 0, "reg_lambda": 0}
     train(params, one_hot, 1, verbose_eval=False).shap_values(one_hot, one_hot)
+
+
+def _as_sparse(matrix: DMatrix) -> Iterator[DMatrix]:
+    """Yield the matrix with stored entries, unless SciPy is missing."""
+    try:
+        import scipy.sparse
+    except ImportError:
+        return
+    rows = scipy.sparse.csr_matrix(matrix.rows(0, matrix.n_rows))
+    yield DMatrix(rows, matrix.get_label())
 
 
 def _sparse_matrices() -> Iterator[Any]:

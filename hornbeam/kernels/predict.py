@@ -236,7 +236,7 @@ def _descend_deep(data, root, size, packed, places, order, ends, near):
     """Write the leaf positions of any rows in a deep tree of numerical splits."""
     nodes, thresholds = packed.nodes, packed.thresholds
     if size >= _LARGE_TREE and places.size >= _MANY_ROWS:
-        _descend(data, root, MOST_LEVELS, packed, places)
+        _descend(data, root, np.int32(MOST_LEVELS), packed, places)
         _group_rows(places, root, size, ends, order)
     else:
         for i in range(places.size):
