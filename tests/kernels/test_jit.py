@@ -214,8 +214,13 @@ print(json.dumps(counts))
 #: Kernels with two variants, and why: bins of one or two bytes; tables with or without
 #: categories; floats of four or eight bytes; the first and second phase.
 TWO = {
-    "_add_packed": "bins",
     "build_histograms": "bins",
+    "sum_few_rows": "bins",
+    "subtract_rows": "bins",
+    "search_packed_node": "with or without categories",
+    "enter_split": "with or without categories",
+    "_plan": "with or without categories",
+    "_assign_slots": "with or without categories",
     "_score": "with or without limits",
     "_search_categories": "with or without limits",
     "_search_order": "with or without limits",
@@ -302,6 +307,11 @@ FOUR = {
     "explain_rows": "floats of features and of contributions",
     "trace_rows": "floats of features and of contributions",
     "find_sparse_splits": "bins, with or without limits",
+    "_add_packed": "bins, in a task or in a histogram",
+    "grow_tree": "bins, with or without categories",
+    "_search_nodes": "bins, with or without categories",
+    "search_node": "with or without categories, with or without limits",
+    "search_feature": "with or without categories, with or without limits",
     "find_splits": "with or without categories, with or without limits",
     "find_multi_output_splits": "with or without categories, with or without limits",
     "bin_column": "bins and floats",
