@@ -100,7 +100,7 @@ class Echo(ReducingActor):
         rng = np.random.default_rng(numbers[0])
         self._values = rng.integers(-(1 << 62), 1 << 62, _LARGE // 8)
 
-    def answer(self, n_bytes: int) -> np.ndarray:
+    def echo(self, n_bytes: int) -> np.ndarray:
         return self._values[: n_bytes // 8]
 
 
@@ -113,12 +113,12 @@ def _messages(repeats: int) -> dict[str, float]:
 
         def seconds(cluster: DaskCluster, asked: list[RowActor], n_bytes: int) -> float:
             work: Callable[..., Any] = cluster.sum
-            return seconds_of(10 * repeats, work, asked, "answer", n_bytes)
+            return seconds_of(10 * repeats, work, asked, "echo", n_bytes)
 
         def cpu_seconds(asked: list[RowActor]) -> float:
             start = time.process_time()
             for _ in range(10 * repeats):
-                star.call(asked, "answer", 8)
+                star.call(asked, "echo", 8)
             return (time.process_time() - start) / (10 * repeats)
 
         call = seconds(star, actors[:1], 8)
