@@ -731,8 +731,9 @@ def add_multi_output_trees(
         block = data[begin : begin + together]
         own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
+        own = scratch.places[thread_id, : block.shape[0]]
         for t in range(roots.shape[0]):
-            own = reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
+            reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
             last = own.size - 1
             for i in range(own.size):
                 later = values[np.uint64(own[min(i + _LEAVES_AHEAD, last)])]

@@ -328,7 +328,7 @@ def any_missing(data):
 
 @inline
 def reach_leaves(data, has_missing, roots, t, packed, scratch, thread_id):
-    """Write the positions of rows in tree `t` by the fastest loop; return them."""
+    """Write the positions of rows in tree `t` to the scratch, by the fastest loop."""
     places = scratch.places[thread_id, : data.shape[0]]
     root, depth = roots[t, 0], roots[t, 1]
     if roots[t, 3] > 0:
@@ -342,7 +342,6 @@ def reach_leaves(data, has_missing, roots, t, packed, scratch, thread_id):
         _descend(data, root, depth, packed, places)
     else:
         _descend_whole(data, root, depth, packed, places)
-    return places
 
 
 @kernel
@@ -366,8 +365,9 @@ def add_trees(
         block = data[begin : begin + together]
         own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
+        own = scratch.places[thread_id, : block.shape[0]]
         for t in range(roots.shape[0]):
-            own = reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
+            reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
             sums = own_margins[:, np.uint64(roots[t, 2])]
             for i in range(sums.size):
                 sums[i] += values[np.uint64(own[i])]
@@ -433,8 +433,9 @@ def find_leaves(
     while task * together < rows:
         begin = task * together
         block = data[begin : begin + together]
+        own = scratch.places[thread_id, : block.shape[0]]
         for t in range(roots.shape[0]):
-            own = reach_leaves(block, True, roots, t, packed, scratch, thread_id)
+            reach_leaves(block, True, roots, t, packed, scratch, thread_id)
             for i in range(block.shape[0]):
                 leaves[begin + i, t] = numbers[np.uint64(own[i])]
         task = next_task(sync, 0)
