@@ -28,7 +28,7 @@ def call(kernel, *arguments, n_threads=1):
 
 
 def new_gradients(kernel, rows, numbers, n_threads=1):
-    """Return g and h of `LossRows`, and the largest; float64 where rows have weights."""
+    """Return g and h of `LossRows`, and the largest; float64 for rows with weights."""
     dtype = np.float64 if rows.weights.size > 0 else np.float32
     g, h = np.full((2, *rows.margins.shape), np.nan, dtype)
     new = NewGradients.of(g, h, n_threads)
