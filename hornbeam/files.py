@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["open_special", "replace_file"]
+__all__ = ["check_place", "open_special", "replace_file"]
 
 #: Paths that stand for an open file descriptor of this process.
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
@@ -40,6 +40,18 @@ def open_special(path: str | os.PathLike[str]) -> BinaryIO | None:
         raise _cannot_save(Path(path), error) from error
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Raise an error if `path` is a folder, or in a folder that does not exist."""
+    place = Path(os.path.realpath(path))
+    if not place.parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {str(place.parent)!r} to save {place.name!r} in; "
+            "create it, or choose another"
+        )
+    if place.is_dir():
+        raise IsADirectoryError(f"{str(place)!r} is a folder; name a file in it")
+
+
 def replace_file(
     path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview]
 ) -> None:
@@ -59,13 +71,7 @@ def replace_file(
 
 
 def _replace_regular(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"there is no folder {str(path.parent)!r} to save {path.name!r} in; "
-            "create it, or choose another"
-        )
-    if path.is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a folder; name a file in it")
+    check_place(path)
     temporary = path.with_name(f".hornbeam-{os.urandom(8).hex()}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

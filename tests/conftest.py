@@ -1,4 +1,4 @@
-"""Configures the import path for `naive`, other libraries' threads, hypothesis."""
+"""Configures the import path for `naive`, libraries' threads, hypothesis, processes."""
 
 import gc
 import os
@@ -9,6 +9,21 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import profiles  # noqa: F401
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+
+class ByFileOrCluster(LoadFileScheduling):
+    """Runs the tests of a file in one process, and all on the shared cluster in one."""
+
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return "tests/dask" if file.startswith("tests/dask/") else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return ByFileOrCluster(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection_finish():

@@ -320,14 +320,14 @@ def test_categories_without_rows(categories, rules):
 
 @pytest.mark.parametrize("threshold", [2, 9, 64, 1000])
 def test_of_many_categories_the_outermost_are_searched(threshold):
-    bins = [500]
+    bins = [270]
     rules = [1, 0, 0, 1, 4, threshold]
     for seed in range(3):
         data = Data(random_codes(2000, bins, [], seed), bins, 1, seed)
         data.set_categorical(0)
         assert data.check(data.find(rules)[0, 0], 0, rules) is not None
         rights = len(data.rights_of(0))
-        assert min(rights, 500 - rights) < threshold
+        assert min(rights, 270 - rights) < threshold
 
 
 @pytest.mark.parametrize("one_hot", [1, 100])

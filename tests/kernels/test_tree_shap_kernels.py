@@ -18,7 +18,7 @@ from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.team import lease
 
-ROWS = 30 if COMPILED else 8
+ROWS = 12 if COMPILED else 8
 KINDS = {
     "features": {},
     "pairs": {"interactions": True},

@@ -12,7 +12,7 @@ from hornbeam.explain.report.findings import History, find
 from hornbeam.explain.report.page import page_of
 from hornbeam.explain.report.pictures import pictures_of
 from hornbeam.explain.tree_reader import Boosted, booster_of
-from hornbeam.files import replace_file
+from hornbeam.files import check_place, replace_file
 
 __all__ = ["report"]
 
@@ -72,6 +72,8 @@ def report(
     """
     require("jinja2", "report", "a report")
     require("matplotlib", "report", "a report")
+    if path is not None:
+        check_place(path)  # now, not after minutes of work
     names = getattr(model, "classes_", None) if class_names is None else class_names
     findings = find(
         booster_of(model),

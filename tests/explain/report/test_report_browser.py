@@ -68,9 +68,9 @@ def pages(tmp_path_factory) -> Path:
     model.report(data, path=folder / "two.html", title="Two classes")
     labels = np.arange(600.0) % 3
     params = {"objective": "multi:softprob", "num_class": 3}
-    model = trained(FRAME, labels, params, 4)
+    model = trained(FRAME[["age"]], labels, params, 4)
     names = ["</script><b>red", "green", "blue"]
-    data = hornbeam.DMatrix(FRAME, labels)
+    data = hornbeam.DMatrix(FRAME[["age"]], labels)
     model.report(data, path=folder / "three.html", class_names=names)
     return folder
 
