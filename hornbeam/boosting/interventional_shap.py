@@ -179,7 +179,7 @@ class InterventionalShap:
     ) -> None:
         self._team, self._shares, self._paths = team, shares, paths
         self._rows, self._others = _whole(data, layout), _whole(background, layout)
-        self._packed = layout.packed
+        self._packed = layout.double_packed
         self._values = layout.by_output
         self._levels = int(layout.roots[:, 1].max(initial=0)) + 1
         self._weights = _weights(self._levels)
@@ -348,7 +348,7 @@ class InterventionalShap:
         """Return scratch arrays for so many words of bits and rows at once."""
         levels, width = self._levels, self._rows.shape[1]
         return PathScratch(
-            np.empty((threads, width, rows), self._rows.dtype),
+            np.empty((threads, width, rows)),
             np.empty((threads, levels, words, rows), np.uint32),
             np.empty((threads, levels), np.int64),
         )
@@ -361,10 +361,11 @@ def _runs(numbers: NDArray[Any]) -> Iterator[tuple[int, int]]:
         yield from pairwise([0, *ends.tolist(), numbers.size])
 
 
-def _whole(data: Rows, layout: Layout) -> NDArray[Any]:
-    """Return all rows in the type and with the features of the layout."""
+def _whole(data: Rows, layout: Layout) -> Floats:
+    """Return all rows as float64 numbers of the type and features of the layout."""
     rows = data.rows(0, data.n_rows, layout.features)
-    return shared(np.ascontiguousarray(rows, layout.thresholds.dtype))
+    typed = rows.astype(layout.thresholds.dtype, copy=False)
+    return shared(np.ascontiguousarray(typed, np.float64))
 
 
 def _weights(levels: int) -> Floats:

@@ -22,6 +22,7 @@ from hornbeam.kernels.binned_trees import (
     add_binned_trees_to_entries,
 )
 from hornbeam.kernels.linear import add_products
+from hornbeam.kernels.margins import TypedMargins
 from hornbeam.kernels.multi_output import add_multi_output_trees
 from hornbeam.kernels.predict import (
     PREDICT_ROWS,
@@ -167,17 +168,18 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
     if binned is not None:
         _add_by_bins(team, data, layout, binned, margins)
         return
-    kernel = add_trees if layout.values.ndim == 1 else add_multi_output_trees
+    is_multi_output = layout.values.ndim > 1
     for start, block, threads in _laid_out(team, data, layout):
+        own = margins[start : start + len(block)]
         team.run(
-            kernel,
+            add_multi_output_trees if is_multi_output else add_trees,
             threads,
             block,
             layout.roots,
             layout.packed,
             layout.values,
             DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
-            margins[start : start + len(block)],
+            own if is_multi_output else TypedMargins.of(own),
         )
 
 
@@ -225,7 +227,7 @@ def _add_by_bins(
             binned,
             layout.values,
             binned_scratch(binned, threads, block.dtype),
-            margins[start : start + len(block)],
+            TypedMargins.of(margins[start : start + len(block)]),
         )
 
 
@@ -251,7 +253,7 @@ def _add_to_entries(
             binned,
             layout.values,
             binned_scratch(binned, threads, kind),
-            margins[start:stop],
+            TypedMargins.of(margins[start:stop]),
         )
 
 

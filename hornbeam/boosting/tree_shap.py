@@ -25,6 +25,8 @@ __all__ = ["linear_shap_values", "tree_shap_values"]
 #: Bytes of the interaction values of a block of rows, and its minimum size.
 _PAIR_BYTES = 1 << 22
 _FEWEST_ROWS = 8
+#: Bytes of values that are computed before they are stored in the type of the result.
+_FOUND_BYTES = 1 << 23
 #: The cost of one edge for a row and quadrature point, in histogram bins.
 _COST_OF_EDGE = 4
 
@@ -62,14 +64,16 @@ def tree_shap_values(
     steps = _COST_OF_EDGE * int(
         ((paths.trees["end"] - paths.trees["begin"]) * paths.trees["points"]).sum()
     )
+    write = _saabas if approximate else _shap
     for start, block, threads in blocks(
         team, data, layout.thresholds.dtype, layout.features, steps
     ):
-        own = found[start : start + len(block)]
-        if approximate:
-            _saabas(team, threads, block, layout, paths, names, own)
-        else:
-            _shap(team, threads, block, layout, paths, names, own)
+        rows = max(ROWS_OF_PATH * threads, _FOUND_BYTES // (8 * found[0].size))
+        for first in range(0, len(block), rows):
+            part = block[first : first + rows].astype(np.float64, copy=False)
+            own = np.zeros((len(part), *found.shape[1:]))
+            write(team, threads, part, layout, paths, names, own)
+            found[start + first : start + first + len(part)] = own
     bias = found[..., -1, -1] if pairs else found[..., -1]
     bias[:] = margins + _expected_values(layout, paths, outputs)
     return _diagonal(found) if interactions and not pairs else found
@@ -91,11 +95,11 @@ def _expected_values(
 def _saabas(
     team: Team,
     threads: int,
-    block: NDArray[Any],
+    block: NDArray[np.float64],
     layout: Layout,
     paths: TreePaths,
     names: NDArray[np.intp],
-    found: NDArray[Any],
+    found: NDArray[np.float64],
 ) -> None:
     """Write Saabas values: the change of the expected value along each path."""
     team.run(
@@ -103,7 +107,7 @@ def _saabas(
         threads,
         block,
         layout.roots,
-        layout.packed,
+        layout.double_packed,
         paths.means,
         names,
         np.empty((threads, block.shape[1], PREDICT_ROWS)),
@@ -114,11 +118,11 @@ def _saabas(
 def _shap(
     team: Team,
     threads: int,
-    block: NDArray[Any],
+    block: NDArray[np.float64],
     layout: Layout,
     paths: TreePaths,
     names: NDArray[np.intp],
-    found: NDArray[Any],
+    found: NDArray[np.float64],
 ) -> None:
     """Write the SHAP values of features, or of pairs of features, to `found`."""
     n_features = block.shape[1]
@@ -127,18 +131,18 @@ def _shap(
     most_edges = int((paths.trees["end"] - paths.trees["begin"]).max(initial=0))
     levels = int(paths.edges["level"].max(initial=0)) + 1
     points = int(paths.trees["points"].max(initial=1))
-    single = found if n_pairs == 0 else np.empty((0, *found.shape[1:3]), found.dtype)
-    double = found if n_pairs else np.empty((0, 0, 0, 0), found.dtype)
+    single = found if n_pairs == 0 else np.empty((0, *found.shape[1:3]))
+    double = found if n_pairs else np.empty((0, 0, 0, 0))
     team.run(
         explain_rows,
         threads,
         block,
-        layout.packed,
+        layout.double_packed,
         layout.by_output,
         paths,
         _quadrature(points),
         ShapScratch(
-            np.empty((threads, n_features, rows), block.dtype),
+            np.empty((threads, n_features, rows)),
             np.empty((threads, n_features, rows)),
             np.empty((threads, n_pairs, rows)),
             np.empty((threads, most_edges, points, 6)),

@@ -172,6 +172,12 @@ class Layout:
         )
 
     @cached_property
+    def double_packed(self) -> PackedNodes:
+        """The nodes with float64 thresholds, which have the same values."""
+        thresholds = self.thresholds.astype(np.float64, copy=False)
+        return self.packed._replace(thresholds=thresholds)
+
+    @cached_property
     def by_output(self) -> NDArray[np.float32]:
         """(outputs, nodes) leaf values by output; (1, nodes) for scalar leaves."""
         return np.ascontiguousarray(np.atleast_2d(self.values.T))

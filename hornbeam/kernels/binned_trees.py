@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels.bits import count_bits, lowest_bit
 from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.margins import add_to_margins
 from hornbeam.kernels.row_sets import (
     SET_ROWS,
     SET_WORDS,
@@ -430,8 +431,8 @@ def _descend_uneven(bins, nodes, places, rows, held):
 
 
 @kernel
-def _add_tree(thread_id, t, binned, values, scratch, sums):
-    """Add the leaf values of a tree to the margins of the rows of a set."""
+def _add_tree(thread_id, t, begin, count, output, binned, values, scratch, margins):
+    """Add the leaf values of a tree to the margins of `count` rows from `begin` on."""
     tree = binned.trees[t]
     bins, slots = scratch.bins[thread_id], scratch.slots[thread_id]
     _reach_slots(
@@ -443,30 +444,28 @@ def _add_tree(thread_id, t, binned, values, scratch, sums):
     )
     if tree["levels"] == 0:
         leaf_values = binned.slot_values[tree["first_slot"] : tree["end_slot"]]
-        for i in range(sums.size):
-            sums[i] += leaf_values[np.uint64(slots[i])]
+        add_to_margins(leaf_values, slots, begin, count, output, margins)
         return
-    places = scratch.places[thread_id, : sums.size]
+    places = scratch.places[thread_id, :count]
     reached = binned.slots[tree["first_slot"] : tree["end_slot"]]
-    for i in range(sums.size):
+    for i in range(count):
         places[i] = reached[np.uint64(slots[i])]
     if tree["levels"] <= _FEW_LEVELS:
         _descend(bins, binned.nodes, tree["levels"], places)
     else:
         rows, held = scratch.rows[thread_id], scratch.nodes[thread_id]
         _descend_uneven(bins, binned.nodes, places, rows, held)
-    for i in range(sums.size):
-        sums[i] += values[np.uint64(places[i])]
+    add_to_margins(values, places, begin, count, output, margins)
 
 
 @kernel
-def _add_run(thread_id, r, roots, binned, values, scratch, margins):
+def _add_run(thread_id, r, begin, count, roots, binned, values, scratch, margins):
     """Add the leaf values of a run of trees to the margins of the rows of a set."""
     tests = binned.tests[binned.test_starts[r] : binned.test_starts[r + 1]]
     _mark_tests(tests, scratch.bins[thread_id], scratch.tests[thread_id])
     for t in range(binned.runs[r]["begin"], binned.runs[r]["end"]):
-        sums = margins[:, np.uint64(roots[t, 2])]
-        _add_tree(thread_id, t, binned, values, scratch, sums)
+        output = roots[t, 2]
+        _add_tree(thread_id, t, begin, count, output, binned, values, scratch, margins)
 
 
 @kernel
@@ -479,7 +478,7 @@ def add_binned_trees(
     binned,  # `hornbeam.forest.layout.BinnedLayout`
     values,  # (nodes,) float32
     scratch,  # BinnedScratch
-    margins,  # (rows, outputs) float32 or float64, in and out
+    margins,  # TypedMargins, in and out
 ):
     """Add the leaf values of all trees to the margins of rows, in the trees' order.
 
@@ -490,12 +489,14 @@ def add_binned_trees(
     while task * SET_ROWS < rows:
         begin = task * SET_ROWS
         block = data[begin : begin + SET_ROWS]
-        own_margins = margins[begin : begin + SET_ROWS]
+        count = block.shape[0]
         bins = scratch.bins[thread_id]
         lanes, position = scratch.values[thread_id], scratch.places[thread_id]
         for r in range(binned.runs.size):
             _bin_columns(block, binned.runs[r], binned, lanes, position, bins)
-            _add_run(thread_id, r, roots, binned, values, scratch, own_margins)
+            _add_run(
+                thread_id, r, begin, count, roots, binned, values, scratch, margins
+            )
         task = next_task(sync, 0)
 
 
@@ -509,16 +510,16 @@ def add_binned_trees_to_entries(
     binned,  # `hornbeam.forest.layout.BinnedLayout`
     values,  # (nodes,) float32
     scratch,  # BinnedScratch
-    margins,  # (rows, outputs) float32 or float64, in and out
+    margins,  # TypedMargins, in and out
 ):
     """Do the same as `add_binned_trees` for sparse rows."""
+    n_rows = entries.pointers.size - 1
     task = next_task(sync, 0)
-    while task * SET_ROWS < margins.shape[0]:
+    while task * SET_ROWS < n_rows:
         begin = task * SET_ROWS
-        own_margins = margins[begin : begin + SET_ROWS]
-        rows = own_margins.shape[0]
+        rows = min(SET_ROWS, n_rows - begin)
         for r in range(binned.runs.size):
             run, bins = binned.runs[r], scratch.bins[thread_id]
             _bin_entries(entries, begin, rows, r, run, binned, bins)
-            _add_run(thread_id, r, roots, binned, values, scratch, own_margins)
+            _add_run(thread_id, r, begin, rows, roots, binned, values, scratch, margins)
         task = next_task(sync, 0)

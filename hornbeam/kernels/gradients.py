@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.jit import inline, kernel, kernel_of
+from hornbeam.kernels.jit import inline, inline_view, kernel, kernel_of
 from hornbeam.kernels.lanes import exp_lane, sigmoid_lane
 from hornbeam.kernels.layout import (
     COARSE_GRADIENT_BITS,
@@ -27,6 +27,7 @@ from hornbeam.kernels.margins import add_values
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
+    "GradientRows",
     "LossRows",
     "NewGradients",
     "by_pair",
@@ -34,23 +35,24 @@ __all__ = [
     "deviation",
     "expectile_error",
     "find_largest",
+    "finish_lanes",
     "focal",
     "gamma",
     "hinge",
+    "lanes_of",
     "logistic",
     "lognormal",
+    "margins_of",
     "negative_binomial",
     "normal",
     "pinball",
     "poisson",
     "pseudo_huber",
     "quantise",
-    "raise_largest",
     "softmax",
     "squared_error",
     "squared_log_error",
     "tweedie",
-    "weigh",
     "widen",
 ]
 
@@ -94,8 +96,8 @@ class LossRows(NamedTuple):
         )
 
 
-class NewGradients(NamedTuple):
-    """The gradients that the kernel of an objective writes.
+class GradientRows(NamedTuple):
+    """Gradients of one type, and their largest.
 
     Attributes
     ----------
@@ -111,9 +113,51 @@ class NewGradients(NamedTuple):
     largest: NDArray[np.signedinteger]
 
 
+_NO_SINGLE, _NO_DOUBLE = (
+    GradientRows(*np.empty((2, 0, 0), dtype), np.empty((0, 0, 0), bits))
+    for dtype, bits in ((np.float32, np.int32), (np.float64, np.int64))
+)
+
+
+class NewGradients(NamedTuple):
+    """The gradients that the kernel of an objective writes, of one of two types.
+
+    Attributes
+    ----------
+    single
+        Of float32, for rows without weights.
+    double
+        Of float64, for rows with weights. One of both is empty.
+    """
+
+    single: GradientRows
+    double: GradientRows
+
+    @classmethod
+    def of(
+        cls,
+        gradients: NDArray[np.floating],
+        hessians: NDArray[np.floating],
+        n_threads: int,
+    ) -> NewGradients:
+        """Return arrays to write, (outputs, rows) of one type."""
+        shape = n_threads, len(gradients), 2
+        if gradients.dtype == np.float32:
+            largest = np.zeros(shape, np.int32)
+            return cls(GradientRows(gradients, hessians, largest), _NO_DOUBLE)
+        largest = np.zeros(shape, np.int64)
+        return cls(_NO_SINGLE, GradientRows(gradients, hessians, largest))
+
+    def largest(self) -> NDArray[np.float64]:
+        """Return the largest |g| and |h| of each output, (outputs, 2)."""
+        written = self.single if self.double.largest.size == 0 else self.double
+        bits = np.maximum.reduce(written.largest)
+        return bits.view(written.gradients.dtype).astype(np.float64)
+
+
 @inline
-def raise_largest(largest, gradients, hessians):
-    """Raise `largest`, (2,), to the bits of the largest |g| and |h|.
+def raise_largest(largest, values):
+    """Raise `largest[0]` to the bits of the largest magnitude of the values.
 
     The bits of non-negative floats are ordered as the floats are, and the compiler
     vectorises the maximum of integers in a loop by index. Infinity and NaN are the
@@ -121,29 +165,75 @@ def raise_largest(largest, gradients, hessians):
     """
     bits = largest.dtype
     magnitude = bits.type(np.iinfo(bits).max)  # all bits except the sign
-    gradient_bits = gradients.view(bits)
-    hessian_bits = hessians.view(bits)
-    largest_gradient = largest[0]
-    largest_hessian = largest[1]
-    for i in range(gradient_bits.size):
-        largest_gradient = max(largest_gradient, gradient_bits[i] & magnitude)
-    for i in range(hessian_bits.size):
-        largest_hessian = max(largest_hessian, hessian_bits[i] & magnitude)
-    largest[0] = largest_gradient
-    largest[1] = largest_hessian
+    own = values.view(bits)
+    most = largest[0]
+    for i in range(own.size):
+        most = max(most, own[i] & magnitude)
+    largest[0] = most
+
+
+# The parts of each kernel that do not depend on the loss are kernels of their own: they
+# are compiled once, and not with each loss.
+
+
+@kernel
+def _complete_margins(k, begin, end, rows):
+    """Add the leaf values that the margins of a lane of rows lack."""
+    margins = rows.margins[k, begin:end]
+    add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins)
+
+
+@inline_view
+def margins_of(k, begin, end, rows):
+    """Return the margins of a lane of rows, with all leaf values."""
+    _complete_margins(k, begin, end, rows)
+    return rows.margins[k, begin:end]
+
+
+@inline_view
+def lanes_of(thread_id, k, begin, end, new, scratch):
+    """Return where g and h of a lane of rows are written: float32, without weights.
+
+    `scratch` has lanes for two outputs at a time.
+    """
+    if new.double.largest.size == 0:
+        single = new.single
+        g, h = single.gradients[k, begin:end], single.hessians[k, begin:end]
+    else:
+        both, lane = scratch[thread_id, k % 2].view(np.float32), scratch.shape[2]
+        g, h = both[: end - begin], both[lane : lane + end - begin]
+    return g, h
+
+
+@kernel
+def _finish_lane(side, thread_id, k, begin, rows, positive_weight, lane, new):
+    """Multiply a lane of g or h by the rows' weights, and find the largest."""
+    end = begin + lane.size
+    label = rows.targets[min(k, rows.targets.shape[0] - 1), begin:end]
+    weights = rows.weights[begin:end]
+    if weights.size == 0:
+        if positive_weight != 1.0:
+            for i in range(lane.size):
+                lane[i] *= positive_weight if label[i] == 1.0 else 1.0
+        raise_largest(new.single.largest[thread_id, k, side:], lane)
+        return
+    wide = (new.double.hessians if side else new.double.gradients)[k, begin:end]
+    if positive_weight == 1.0:
+        for i in range(lane.size):
+            wide[i] = lane[i] * weights[i]
+    else:
+        for i in range(lane.size):
+            factor = positive_weight if label[i] == 1.0 else 1.0
+            wide[i] = lane[i] * factor * weights[i]
+    raise_largest(new.double.largest[thread_id, k, side:], wide)
 
 
 @inline
-def weigh(label, weights, positive_weight, gradients, hessians):
-    """Multiply gradients and hessians by the weights of their rows."""
-    if positive_weight != 1.0:
-        for i in range(label.size):
-            weight = positive_weight if label[i] == 1.0 else 1.0
-            gradients[i] *= weight
-            hessians[i] *= weight
-    for i in range(weights.size):
-        gradients[i] *= weights[i]
-        hessians[i] *= weights[i]
+def finish_lanes(thread_id, k, begin, rows, positive_weight, g, h, new):
+    """Multiply lanes of g and h by the rows' weights, and find the largest."""
+    for side in range(2):
+        lane = h if side else g
+        _finish_lane(side, thread_id, k, begin, rows, positive_weight, lane, new)
 
 
 def by_row(loss, of_share=False):
@@ -162,33 +252,30 @@ def by_row(loss, of_share=False):
         # of the loss, if it has any, for all outputs or for each
         numbers,
         new,  # NewGradients, out
-        scratch,  # (threads, 4 + outputs, lane) float64
+        scratch,  # (threads, 6 + outputs, lane) float64
     ):
         outputs, n_rows = rows.margins.shape
         lane = scratch.shape[2]
         task = next_task(sync, 0)
         while task // outputs * TASK_ROWS < n_rows:
-            k = task % outputs
-            first = task // outputs * TASK_ROWS
+            k, first = task % outputs, task // outputs * TASK_ROWS
+            last = min(first + TASK_ROWS, n_rows)
             number = numbers[min(k + 1, numbers.size - 1)]
-            for begin in range(first, min(first + TASK_ROWS, n_rows), lane):
-                end = min(begin + lane, first + TASK_ROWS, n_rows)
-                margins = rows.margins[k, begin:end]
-                add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins)
+            for begin in range(first, last, lane):
+                end = min(begin + lane, last)
+                margins = margins_of(k, begin, end, rows)
                 target = rows.targets[min(k, rows.targets.shape[0] - 1), begin:end]
-                g = new.gradients[k, begin:end]
-                h = new.hessians[k, begin:end]
+                g, h = lanes_of(thread_id, k, begin, end, new, scratch)
                 values = margins
                 if of_share:
                     own = scratch[thread_id]
-                    values = own[0, : margins.size]
-                    sigmoid_lane(margins, values, own[1], own[2])
+                    values = own[2, : margins.size]
+                    sigmoid_lane(margins, values, own[3], own[4])
                 for i in range(values.size):
                     gradient, hessian = loss(values[i], target[i], number)
                     g[i] = np.float32(gradient)
                     h[i] = np.float32(hessian)
-                weigh(target, rows.weights[begin:end], numbers[0], g, h)
-                raise_largest(new.largest[thread_id, k], g, h)
+                finish_lanes(thread_id, k, begin, rows, numbers[0], g, h, new)
             task = next_task(sync, 0)
 
     return write
@@ -218,7 +305,7 @@ def by_pair(loss):
         rows,  # LossRows of two outputs and one target
         numbers,  # (2,) float64: not used, and the parameter of the loss
         new,  # NewGradients, out
-        scratch,  # (threads, 4 + outputs, lane) float64: not used
+        scratch,  # (threads, 6 + outputs, lane) float64
     ):
         n_rows = rows.margins.shape[1]
         lane = scratch.shape[2]
@@ -226,24 +313,20 @@ def by_pair(loss):
         while task * lane < n_rows:
             begin = task * lane
             end = min(begin + lane, n_rows)
-            first, second = rows.margins[0, begin:end], rows.margins[1, begin:end]
-            leaf = rows.leaf_of[begin:end]
-            add_values(leaf, rows.leaf_values[0], first)
-            add_values(leaf, rows.leaf_values[1], second)
+            first = margins_of(0, begin, end, rows)
+            second = margins_of(1, begin, end, rows)
             label = rows.targets[0, begin:end]
-            first_g, second_g = new.gradients[0, begin:end], new.gradients[1, begin:end]
-            first_h, second_h = new.hessians[0, begin:end], new.hessians[1, begin:end]
+            first_g, first_h = lanes_of(thread_id, 0, begin, end, new, scratch)
+            second_g, second_h = lanes_of(thread_id, 1, begin, end, new, scratch)
             for i in range(label.size):
                 pairs = loss(first[i], second[i], label[i], numbers[1])
                 first_g[i] = np.float32(pairs[0])
                 first_h[i] = np.float32(pairs[1])
                 second_g[i] = np.float32(pairs[2])
                 second_h[i] = np.float32(pairs[3])
-            weights = rows.weights[begin:end]
-            weigh(label, weights, 1.0, first_g, first_h)
-            weigh(label, weights, 1.0, second_g, second_h)
-            raise_largest(new.largest[thread_id, 0], first_g, first_h)
-            raise_largest(new.largest[thread_id, 1], second_g, second_h)
+            for k in range(2):
+                g, h = (second_g, second_h) if k else (first_g, first_h)
+                finish_lanes(thread_id, k, begin, rows, 1.0, g, h, new)
             task = next_task(sync, 0)
 
     return write
@@ -263,7 +346,8 @@ def expectile_error(
     rows,
     numbers,  # (1 + levels,) float64: not used, and the levels
     new,  # NewGradients, out
-    # (threads, 4 + outputs, lane) float64: expectile and pull of the level below
+    # (threads, 6 + outputs, lane) float64: from row 2 on, expectile and pull of the
+    # level below
     scratch,
 ):
     """Write g and h of each expectile's error, minus the error of the level below.
@@ -277,8 +361,8 @@ def expectile_error(
     """
     levels, n_rows = rows.margins.shape
     lane = scratch.shape[2]
-    expectiles = scratch[thread_id, 0]
-    pulls = scratch[thread_id, 1]
+    expectiles = scratch[thread_id, 2]
+    pulls = scratch[thread_id, 3]
     task = next_task(sync, 0)
     while task * lane < n_rows:
         begin = task * lane
@@ -292,10 +376,8 @@ def expectile_error(
             unit = np.sqrt(level * (1.0 - level))
             ratio = unit / unit_below
             unit_below = unit
-            margins = rows.margins[k, begin:end]
-            add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins)
-            g = new.gradients[k, begin:end]
-            h = new.hessians[k, begin:end]
+            margins = margins_of(k, begin, end, rows)
+            g, h = lanes_of(thread_id, k, begin, end, new, scratch)
             for i in range(count):
                 expectile, slope = margins[i], 1.0
                 if k > 0:
@@ -309,8 +391,7 @@ def expectile_error(
                 h[i] = np.float32(max(curvature, maths.LEAST_HESSIAN))
                 expectiles[i] = expectile
                 pulls[i] = pull
-            weigh(label, rows.weights[begin:end], 1.0, g, h)
-            raise_largest(new.largest[thread_id, k], g, h)
+            finish_lanes(thread_id, k, begin, rows, 1.0, g, h, new)
         task = next_task(sync, 0)
 
 
@@ -322,15 +403,15 @@ def softmax(
     rows,  # LossRows of one target, a whole number below classes
     numbers,  # (1,) float64: not used
     new,  # NewGradients, out
-    # (threads, 4 + outputs, lane) float64: highest margin, sum of exponentials, two
-    # rows for `exp_lane`, the exponentials
+    # (threads, 6 + outputs, lane) float64: from row 2 on, highest margin, sum of
+    # exponentials, two rows for `exp_lane`, the exponentials
     scratch,
 ):
     """Write g = p - [target = class] and h = 2 p (1 - p), times the row's weight."""
     classes, n_rows = rows.margins.shape
     lane = scratch.shape[2]
-    highest = scratch[thread_id, 0]
-    total = scratch[thread_id, 1]
+    highest = scratch[thread_id, 2]
+    total = scratch[thread_id, 3]
     task = next_task(sync, 0)
     while task * lane < n_rows:
         begin = task * lane
@@ -340,29 +421,26 @@ def softmax(
             highest[i] = -np.inf
             total[i] = 0.0
         for k in range(classes):
-            margins = rows.margins[k, begin:end]
-            add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins)
+            margins = margins_of(k, begin, end, rows)
             for i in range(count):
                 highest[i] = max(highest[i], margins[i])
         for k in range(classes):
             margins = rows.margins[k, begin:end]
-            powers = scratch[thread_id, 4 + k, :count]
+            powers = scratch[thread_id, 6 + k, :count]
             for i in range(count):
                 powers[i] = margins[i] - highest[i]
-            exp_lane(powers, scratch[thread_id, 2], scratch[thread_id, 3])
+            exp_lane(powers, scratch[thread_id, 4], scratch[thread_id, 5])
             for i in range(count):
                 total[i] += powers[i]
         label = rows.targets[0, begin:end]
         for k in range(classes):
-            powers = scratch[thread_id, 4 + k]
-            g = new.gradients[k, begin:end]
-            h = new.hessians[k, begin:end]
+            powers = scratch[thread_id, 6 + k]
+            g, h = lanes_of(thread_id, k, begin, end, new, scratch)
             for i in range(count):
                 p = powers[i] / total[i]
                 g[i] = np.float32(p - (1.0 if label[i] == k else 0.0))
                 h[i] = np.float32(max(2.0 * p * (1.0 - p), maths.LEAST_HESSIAN))
-            weigh(label, rows.weights[begin:end], 1.0, g, h)
-            raise_largest(new.largest[thread_id, k], g, h)
+            finish_lanes(thread_id, k, begin, rows, 1.0, g, h, new)
         task = next_task(sync, 0)
 
 
@@ -381,7 +459,8 @@ def find_largest(
     while task * TASK_ROWS < rows:
         begin = task * TASK_ROWS
         end = min(begin + TASK_ROWS, rows)
-        raise_largest(largest[thread_id], gradients[begin:end], hessians[begin:end])
+        raise_largest(largest[thread_id], gradients[begin:end])
+        raise_largest(largest[thread_id, 1:], hessians[begin:end])
         task = next_task(sync, 0)
 
 

@@ -20,7 +20,7 @@ contribute, and they are few on a long path.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,14 +92,14 @@ class PathScratch(NamedTuple):
     Attributes
     ----------
     columns
-        (threads, features, rows) of the type of the data.
+        (threads, features, rows) float64.
     bits
         (threads, levels + 1, words, rows) uint32.
     named
         (threads, levels + 1) int64: the features of the bits.
     """
 
-    columns: NDArray[Any]
+    columns: NDArray[np.float64]
     bits: NDArray[np.uint32]
     named: NDArray[np.int64]
 
@@ -203,9 +203,9 @@ def weigh_background(
     thread_id,
     n_threads,
     sync,
-    data,  # (background rows, features) float32 or float64, row-major, NaN missing
+    data,  # (background rows, features) float64, row-major, NaN missing
     shares,  # (background rows,) float64, of sum 1
-    packed,  # PackedNodes
+    packed,  # PackedNodes with float64 thresholds
     paths,  # `hornbeam.forest.tree_paths.TreePaths`
     weights,  # (features + 1, features + 1) float64: (a - 1)! b! / (a + b)!
     scratch,  # PathScratch
@@ -249,8 +249,8 @@ def explain_by_tables(
     thread_id,
     n_threads,
     sync,
-    data,  # (rows, features) float32 or float64, row-major, NaN missing
-    packed,  # PackedNodes
+    data,  # (rows, features) float64, row-major, NaN missing
+    packed,  # PackedNodes with float64 thresholds
     values,  # (outputs, nodes) float32, or (1, nodes) of trees of one output each
     paths,  # `hornbeam.forest.tree_paths.TreePaths`
     tables,  # LeafTables, from `weigh_background`
@@ -300,8 +300,8 @@ def list_background(
     thread_id,
     n_threads,
     sync,
-    data,  # (background rows, features) float32 or float64, row-major, NaN missing
-    packed,  # PackedNodes
+    data,  # (background rows, features) float64, row-major, NaN missing
+    packed,  # PackedNodes with float64 thresholds
     paths,  # `hornbeam.forest.tree_paths.TreePaths`
     firsts,  # (trees, 2) int64: the first leaf of a tree, and its first feature
     scratch,  # PathScratch
@@ -396,8 +396,8 @@ def explain_by_lists(
     thread_id,
     n_threads,
     sync,
-    data,  # (rows, features) float32 or float64, row-major, NaN missing
-    packed,  # PackedNodes
+    data,  # (rows, features) float64, row-major, NaN missing
+    packed,  # PackedNodes with float64 thresholds
     values,  # (outputs, nodes) float32, or (1, nodes) of trees of one output each
     paths,  # `hornbeam.forest.tree_paths.TreePaths`
     lists,  # BackgroundLists, from `list_background`

@@ -29,6 +29,7 @@ __all__ = [
     "COMPILED",
     "formula",
     "inline",
+    "inline_view",
     "kernel",
     "kernel_of",
     "prune_cache",
@@ -157,6 +158,14 @@ def kernel_of(formula: Callable[..., Any]) -> Callable[[Function], Function]:
 def inline(function: Function) -> Function:
     """Return a function that is inlined into each kernel that calls it."""
     return _compile(function, forceinline=True) if COMPILED else function
+
+
+def inline_view(function: Function) -> Function:
+    """Return a function that is inlined, and returns a part of an array.
+
+    Without reference counting only Numba can inline it, which takes longer to compile.
+    """
+    return _compile(function, inline="always") if COMPILED else function
 
 
 def formula(function: Function) -> Function:

@@ -11,7 +11,10 @@ from __future__ import annotations
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline
 
-__all__ = ["exp_lane", "sigmoid_lane"]
+__all__ = ["LANE_ROWS", "exp_lane", "sigmoid_lane"]
+
+#: Rows of a lane: their arrays fit in the first caches.
+LANE_ROWS = 1024
 
 
 @inline

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.margins import add_to_margins
 from hornbeam.kernels.sync import next_task, prefetch
 
 __all__ = [
@@ -354,7 +355,7 @@ def add_trees(
     packed,  # PackedNodes
     values,  # (nodes,) float32
     scratch,  # DescentScratch
-    margins,  # (rows, outputs) float32 or float64, in and out
+    margins,  # TypedMargins, in and out
 ):
     """Add the leaf values of all trees to the margins of rows, in the trees' order."""
     rows = data.shape[0]
@@ -363,14 +364,11 @@ def add_trees(
     while task * together < rows:
         begin = task * together
         block = data[begin : begin + together]
-        own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
         own = scratch.places[thread_id, : block.shape[0]]
         for t in range(roots.shape[0]):
             reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
-            sums = own_margins[:, np.uint64(roots[t, 2])]
-            for i in range(sums.size):
-                sums[i] += values[np.uint64(own[i])]
+            add_to_margins(values, own, begin, own.size, roots[t, 2], margins)
         task = next_task(sync, 0)
 
 

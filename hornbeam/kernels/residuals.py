@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.gradients import weigh
-from hornbeam.kernels.jit import inline, kernel_of
+from hornbeam.kernels.gradients import finish_lanes, lanes_of
+from hornbeam.kernels.jit import inline, kernel, kernel_of
 from hornbeam.kernels.layout import SUM_BITS, TASK_ROWS
 from hornbeam.kernels.sync import barrier, next_task
 
@@ -32,11 +32,31 @@ class ResidualScratch(NamedTuple):
         (columns, tasks of a column) float64.
     sums
         (columns, tasks of a column) int64.
+    sizes
+        (threads, outputs) float64: the scale of the residuals.
+    lanes
+        (threads, 2, lane) float64, for `lanes_of`.
     """
 
     summands: NDArray[np.float64]
     largest: NDArray[np.float64]
     sums: NDArray[np.int64]
+    sizes: NDArray[np.float64]
+    lanes: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, rows: int, outputs: int, columns: int, lane: int, n_threads: int
+    ) -> ResidualScratch:
+        """Return scratch arrays for so many rows."""
+        shape = columns, -(-rows // TASK_ROWS)
+        return cls(
+            np.empty((n_threads, TASK_ROWS)),
+            np.empty(shape),
+            np.empty(shape, np.int64),
+            np.empty((n_threads, outputs)),
+            np.empty((n_threads, 2, lane)),
+        )
 
 
 @inline
@@ -69,20 +89,54 @@ def _total(sums, largest, rows):
 
 
 @inline
-def _write_summands(scores, targets, weights, column, begin, end, summands):
+def _write_summands(rows, column, begin, end, summands):
     """Write the summands of rows: weighted roots, or weights in the last column."""
     count = end - begin
-    own = weights[begin:end]
-    if column == scores.shape[0]:
+    own = rows.weights[begin:end]
+    if column == rows.margins.shape[0]:
         for i in range(count):
             summands[i] = own[i]
         return
-    margins = scores[column, begin:end]
-    target = targets[min(column, targets.shape[0] - 1), begin:end]
+    margins = rows.margins[column, begin:end]
+    target = rows.targets[min(column, rows.targets.shape[0] - 1), begin:end]
     for i in range(count):
         summands[i] = np.sqrt(abs(margins[i] - target[i]))
     for i in range(own.size):
         summands[i] *= own[i]
+
+
+@kernel
+def _measure_sizes(thread_id, n_threads, sync, rows, scratch):
+    """Write the scale of each output's residuals for this thread."""
+    outputs, n_rows = rows.margins.shape
+    largest, sums = scratch.largest, scratch.sums
+    columns, blocks = largest.shape
+    summands = scratch.summands[thread_id]
+    for phase in range(2):
+        task = next_task(sync, phase)
+        while task < columns * blocks:
+            column, block = task % columns, task // columns
+            begin, end = block * TASK_ROWS, min((block + 1) * TASK_ROWS, n_rows)
+            _write_summands(rows, column, begin, end, summands)
+            if phase == 0:
+                bits = np.int64(0)
+                for value in summands[: end - begin].view(np.int64):
+                    bits = max(bits, value)
+                largest[column, block] = np.int64(bits).view(np.float64)
+            else:
+                steps = _steps_of_one(largest[column], n_rows)
+                total = 0
+                for value in summands[: end - begin]:
+                    total += np.int64(np.rint(value * steps))
+                sums[column, block] = total
+            task = next_task(sync, phase)
+        barrier(sync, n_threads)
+    weight = np.float64(n_rows)
+    if columns > outputs:
+        weight = _total(sums[outputs], largest[outputs], n_rows)
+    for k in range(outputs):
+        root = _total(sums[k], largest[k], n_rows) / weight
+        scratch.sizes[thread_id, k] = root * root if weight > 0.0 else 0.0
 
 
 def by_size(loss):
@@ -93,60 +147,28 @@ def by_size(loss):
         thread_id,
         n_threads,
         sync,
-        scores,  # (outputs, rows) float64
-        targets,  # (outputs, rows) float64, or (1, rows) for all outputs
-        weights,  # (rows,) float64, or empty for all ones
+        rows,  # LossRows
         numbers,  # (outputs,) float64: the parameter of the loss, if it has any
-        gradients,  # (outputs, rows) float32 or float64, out
-        hessians,  # (outputs, rows) the same, out
+        new,  # NewGradients, out
         scratch,  # ResidualScratch
     ):
-        outputs, rows = scores.shape
-        summands, largest, sums = scratch
-        columns, blocks = largest.shape
-        own_summands = summands[thread_id]
-        task = next_task(sync, 0)
-        while task < columns * blocks:
-            column, block = task % columns, task // columns
-            begin, end = block * TASK_ROWS, min((block + 1) * TASK_ROWS, rows)
-            _write_summands(scores, targets, weights, column, begin, end, own_summands)
-            bits = np.int64(0)
-            for value in own_summands[: end - begin].view(np.int64):
-                bits = max(bits, value)
-            largest[column, block] = np.int64(bits).view(np.float64)
-            task = next_task(sync, 0)
-        barrier(sync, n_threads)
-        task = next_task(sync, 1)
-        while task < columns * blocks:
-            column, block = task % columns, task // columns
-            begin, end = block * TASK_ROWS, min((block + 1) * TASK_ROWS, rows)
-            steps = _steps_of_one(largest[column], rows)
-            _write_summands(scores, targets, weights, column, begin, end, own_summands)
-            total = 0
-            for value in own_summands[: end - begin]:
-                total += np.int64(np.rint(value * steps))
-            sums[column, block] = total
-            task = next_task(sync, 1)
-        barrier(sync, n_threads)
+        _measure_sizes(thread_id, n_threads, sync, rows, scratch)
+        outputs, n_rows = rows.margins.shape
+        lanes = scratch.lanes
+        lane = lanes.shape[2]
         task = next_task(sync, 2)
-        while task < outputs * blocks:
-            k, block = task % outputs, task // outputs
-            begin, end = block * TASK_ROWS, min((block + 1) * TASK_ROWS, rows)
-            weight = np.float64(rows)
-            if columns > outputs:
-                weight = _total(sums[outputs], largest[outputs], rows)
-            root = _total(sums[k], largest[k], rows) / weight
-            size = root * root if weight > 0.0 else 0.0
-            number = numbers[k]
-            margins = scores[k, begin:end]
-            target = targets[min(k, targets.shape[0] - 1), begin:end]
-            g = gradients[k, begin:end]
-            h = hessians[k, begin:end]
+        while task // outputs * lane < n_rows:
+            k, begin = task % outputs, task // outputs * lane
+            end = min(begin + lane, n_rows)
+            size, number = scratch.sizes[thread_id, k], numbers[k]
+            margins = rows.margins[k, begin:end]
+            target = rows.targets[min(k, rows.targets.shape[0] - 1), begin:end]
+            g, h = lanes_of(thread_id, k, begin, end, new, lanes)
             for i in range(margins.size):
                 gradient, hessian = loss(margins[i] - target[i], size, number)
                 g[i] = np.float32(gradient)
                 h[i] = np.float32(hessian)
-            weigh(target, weights[begin:end], 1.0, g, h)
+            finish_lanes(thread_id, k, begin, rows, 1.0, g, h, new)
             task = next_task(sync, 2)
 
     return write

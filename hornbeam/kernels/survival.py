@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.gradients import raise_largest, weigh
+from hornbeam.kernels.gradients import finish_lanes, lanes_of, margins_of
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
-from hornbeam.kernels.margins import add_values
 from hornbeam.kernels.sort import sort_floats
 from hornbeam.kernels.sync import barrier, next_task
 
@@ -27,9 +26,12 @@ __all__ = [
     "accelerated_failure",
     "by_time",
     "events_of",
+    "extreme_slopes",
     "inside_bounds",
     "log_times",
+    "logistic_slopes",
     "mean_failure_loss",
+    "normal_slopes",
     "partial_likelihood",
     "proportional_hazards",
     "sum_moments",
@@ -100,9 +102,10 @@ class CoxScratch(NamedTuple):
     sums: npt.NDArray[np.float64]
 
 
-# Each of these returns the logarithm of a distribution's probability from `low` to
-# `high`, its derivative by a shift of both, and minus its second derivative. For
-# an interval narrower than _NARROW it is the density between the bounds instead.
+# For each distribution there is the logarithm of its probability from `low` to `high`,
+# and the derivative of that by a shift of both, with minus the second derivative: its
+# slope and curvature. For an interval narrower than _NARROW these are of the density
+# between the bounds instead.
 
 
 @inline
@@ -112,12 +115,12 @@ def _is_one(low, high):
 
 @inline
 def _normal_density(low, high):
-    z = 0.5 * (low + high)
-    return -0.5 * z * z - _LOG_ROOT_TWO_PI, -z, 1.0
+    """Return the slope and curvature of the density between the bounds."""
+    return -0.5 * (low + high), 1.0
 
 
 @inline
-def _normal_slopes(low, high, fall, share):
+def _slopes_of_share(low, high, fall, share):
     """Return slope and curvature; `fall` is density(high) / density(low)."""
     slope = (fall - 1.0) / share
     return slope, slope * slope - (low - high * fall) / share
@@ -125,91 +128,114 @@ def _normal_slopes(low, high, fall, share):
 
 @inline
 def _normal_tail(low, high):
-    """Return slope and curvature of `normal` if one bound is infinite."""
+    """Return slope and curvature where one bound is infinite."""
     mirrored = high < math.inf
     low = min(max(-high if mirrored else low, _LOWEST), _HIGHEST)
-    slope, curvature = _normal_slopes(low, 0.0, 0.0, maths.mills_ratio(low))
+    slope, curvature = _slopes_of_share(low, 0.0, 0.0, maths.mills_ratio(low))
     return -slope if mirrored else slope, curvature
 
 
 @inline
-def normal(low, high):
-    """Return the values for the normal distribution.
+def _normal_share(low, high):
+    """Return clipped bounds, density(high) / density(low), and probability / density.
 
     The probability divided by the density at the bound nearer to 0 is a difference of
-    Mills ratios, which is accurate in both tails.
+    Mills ratios, which is accurate in both tails. The sum of the bounds is positive.
     """
+    low = min(max(low, _LOWEST), _HIGHEST)
+    high = min(high, low + 2.0 * (1.0 - _LOWEST))
+    fall = maths.exp(-0.5 * (high - low) * (high + low))
+    share = maths.mills_ratio(low) - fall * maths.mills_ratio_above(high)
+    return low, high, fall, share
+
+
+@inline
+def normal_slopes(low, high):
+    """Return slope and curvature."""
     if _is_one(low, high):
         return _normal_density(low, high)
     mirrored = low + high < 0.0
     if mirrored:
         low, high = -high, -low
-    low = min(max(low, _LOWEST), _HIGHEST)
-    high = min(high, low + 2.0 * (1.0 - _LOWEST))
-    fall = maths.exp(-0.5 * (high - low) * (high + low))  # of the density
-    share = maths.mills_ratio(low) - fall * maths.mills_ratio_above(high)
-    slope, curvature = _normal_slopes(low, high, fall, share)
-    log_share = maths.log(share) - 0.5 * low * low - _LOG_ROOT_TWO_PI
-    return log_share, -slope if mirrored else slope, curvature
+    low, high, fall, share = _normal_share(low, high)
+    slope, curvature = _slopes_of_share(low, high, fall, share)
+    return -slope if mirrored else slope, curvature
+
+
+@kernel
+def _normal_log_share(low, high):
+    if _is_one(low, high):
+        z = 0.5 * (low + high)
+        return -0.5 * z * z - _LOG_ROOT_TWO_PI
+    if low + high < 0.0:
+        low, high = -high, -low
+    low, _, _, share = _normal_share(low, high)
+    return maths.log(share) - 0.5 * low * low - _LOG_ROOT_TWO_PI
+
+
+# The logistic probability is F(high) (1 - F(low)) (1 - e**-width), whose last factor
+# does not depend on a shift.
 
 
 @inline
-def logistic(low, high):
-    """Return the values for the logistic distribution function F.
-
-    The probability is F(high) (1 - F(low)) (1 - e**-width), whose last factor does not
-    depend on a shift.
-    """
+def logistic_slopes(low, high):
+    """Return slope and curvature."""
     below = maths.sigmoid(high)
     above = maths.sigmoid(-low)
-    log_share = maths.log(below) + maths.log(above)
+    return above - below, below * (1.0 - below) + above * (1.0 - above)
+
+
+@kernel
+def _logistic_log_share(low, high):
+    log_share = maths.log(maths.sigmoid(high)) + maths.log(maths.sigmoid(-low))
     if not _is_one(low, high):
         log_share += maths.log(1.0 - maths.exp(low - high))
-    curvature = below * (1.0 - below) + above * (1.0 - above)
-    return log_share, above - below, curvature
+    return log_share
+
+
+# The extreme value distribution is 1 - exp(-e**z).
 
 
 @inline
-def _extreme_slopes(w, width, ratio):
+def _slopes_of_width(w, width, ratio):
     return ratio - w, w + ratio * (ratio + width - 1.0)
 
 
 @inline
 def _extreme_end(low, high):
-    """Return slope and curvature of `extreme` for equal bounds or an infinite one."""
+    """Return slope and curvature for equal bounds or an infinite one."""
     endless = high == math.inf
     width = _FAR if endless else 0.0
     ratio = _FAR / (maths.exp(_FAR) - 1.0) if endless else 1.0
-    return _extreme_slopes(maths.exp(low), width, ratio)
+    return _slopes_of_width(maths.exp(low), width, ratio)
 
 
 @inline
-def extreme(low, high):
-    """Return the values for the extreme value distribution, 1 - exp(-e**z)."""
+def _extreme_width(low, high):
+    """Return e**low, the width from there to e**high, and width / (e**width - 1)."""
     w = maths.exp(low)
     width = min(maths.exp(high) - w, _FAR)
     square = width * width
     series = 1.0 - 0.5 * width + square / 12.0 - square * square / 720.0
     quotient = width / (maths.exp(width) - 1.0)
-    ratio = series if width < 0.05 else quotient  # of width to e**width - 1
-    slope, curvature = _extreme_slopes(w, width, ratio)
-    if _is_one(low, high):
-        log_share = low - w
-    elif width < 0.05:
-        log_share = maths.log(max(width, _TINY)) - width - maths.log(ratio) - w
-    else:
-        log_share = maths.log(1.0 - maths.exp(-width)) - w
-    return log_share, slope, curvature
+    return w, width, series if width < 0.05 else quotient
 
 
 @inline
-def log_share_of(distribution, low, high):
-    """Return log probability, slope and minus the curvature of a distribution."""
-    if distribution == _NORMAL:
-        return normal(low, high)
-    if distribution == _LOGISTIC:
-        return logistic(low, high)
-    return extreme(low, high)
+def extreme_slopes(low, high):
+    """Return slope and curvature."""
+    w, width, ratio = _extreme_width(low, high)
+    return _slopes_of_width(w, width, ratio)
+
+
+@kernel
+def _extreme_log_share(low, high):
+    w, width, ratio = _extreme_width(low, high)
+    if _is_one(low, high):
+        return low - w
+    if width < 0.05:
+        return maths.log(max(width, _TINY)) - width - maths.log(ratio) - w
+    return maths.log(1.0 - maths.exp(-width)) - w
 
 
 @inline
@@ -279,6 +305,54 @@ def _scatter(found, slopes, curvatures, rate, g, h):
 
 
 @kernel
+def _write_normal(low, high, margins, rate, own, g, h):
+    for i in range(margins.size):
+        slope, curvature = _normal_density(
+            (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
+        )
+        g[i], h[i] = _held(slope * rate, curvature * rate * rate)
+    found = own[2].view(np.int64)
+    tails, spans = _find_others(_NORMAL, low, high, found)
+    lows, highs = own[0, :tails], own[1, :tails]
+    _gather(found[:tails], low, high, margins, rate, lows, highs)
+    for j in range(tails):
+        lows[j], highs[j] = _normal_tail(lows[j], highs[j])
+    _scatter(found[:tails], lows, highs, rate, g, h)
+    these = found[found.size - spans :]
+    lows, highs = own[0, :spans], own[1, :spans]
+    _gather(these, low, high, margins, rate, lows, highs)
+    for j in range(spans):
+        lows[j], highs[j] = normal_slopes(lows[j], highs[j])
+    _scatter(these, lows, highs, rate, g, h)
+
+
+@kernel
+def _write_logistic(low, high, margins, rate, own, g, h):
+    for i in range(margins.size):
+        slope, curvature = logistic_slopes(
+            (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
+        )
+        g[i], h[i] = _held(slope * rate, curvature * rate * rate)
+
+
+@kernel
+def _write_extreme(low, high, margins, rate, own, g, h):
+    for i in range(margins.size):
+        slope, curvature = _extreme_end(
+            (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
+        )
+        g[i], h[i] = _held(slope * rate, curvature * rate * rate)
+    found = own[2].view(np.int64)
+    _, spans = _find_others(_EXTREME, low, high, found)
+    these = found[found.size - spans :]
+    lows, highs = own[0, :spans], own[1, :spans]
+    _gather(these, low, high, margins, rate, lows, highs)
+    for j in range(spans):
+        lows[j], highs[j] = extreme_slopes(lows[j], highs[j])
+    _scatter(these, lows, highs, rate, g, h)
+
+
+@kernel
 def accelerated_failure(
     thread_id,
     n_threads,
@@ -288,74 +362,30 @@ def accelerated_failure(
     rows,
     numbers,  # (2,) float64: the distribution, and its scale
     new,  # NewGradients, out
-    # (threads, 4 + outputs, lane) float64: bounds, then slopes; the indices of rows
+    # (threads, 6 + outputs, lane) float64: from row 2 on bounds, then slopes; the
+    # indices of rows
     scratch,
 ):
     """Write g and h of minus the log-likelihood of bounds, times the row's weight."""
-    n_rows = rows.margins.shape[1]
+    outputs, n_rows = rows.margins.shape
     distribution = numbers[0]
     rate = 1.0 / numbers[1]
     lane = scratch.shape[2]
+    own = scratch[thread_id, 2:5]
     task = next_task(sync, 0)
-    while task * TASK_ROWS < n_rows:
-        for begin in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, n_rows), lane):
-            end = min(begin + lane, (task + 1) * TASK_ROWS, n_rows)
-            margins = rows.margins[0, begin:end]
-            add_values(rows.leaf_of[begin:end], rows.leaf_values[0], margins)
-            low = rows.targets[0, begin:end]
-            high = rows.targets[1, begin:end]
-            g = new.gradients[0, begin:end]
-            h = new.hessians[0, begin:end]
-            # One loop per distribution, so that the compiler vectorises it.
-            if distribution == _NORMAL:
-                for i in range(margins.size):
-                    _, slope, curvature = _normal_density(
-                        (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
-                    )
-                    g[i], h[i] = _held(slope * rate, curvature * rate * rate)
-            elif distribution == _LOGISTIC:
-                for i in range(margins.size):
-                    _, slope, curvature = logistic(
-                        (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
-                    )
-                    g[i], h[i] = _held(slope * rate, curvature * rate * rate)
-            else:
-                for i in range(margins.size):
-                    slope, curvature = _extreme_end(
-                        (low[i] - margins[i]) * rate, (high[i] - margins[i]) * rate
-                    )
-                    g[i], h[i] = _held(slope * rate, curvature * rate * rate)
-            if distribution != _LOGISTIC:
-                found = scratch[thread_id, 2].view(np.int64)
-                tails, spans = _find_others(distribution, low, high, found)
-                own = found[:tails]
-                lows, highs = (
-                    scratch[thread_id, 0, :tails],
-                    scratch[thread_id, 1, :tails],
-                )
-                _gather(own, low, high, margins, rate, lows, highs)
-                for j in range(lows.size):
-                    lows[j], highs[j] = _normal_tail(lows[j], highs[j])
-                _scatter(own, lows, highs, rate, g, h)
-                own = found[lane - spans :]
-                lows, highs = (
-                    scratch[thread_id, 0, :spans],
-                    scratch[thread_id, 1, :spans],
-                )
-                _gather(own, low, high, margins, rate, lows, highs)
-                if distribution == _NORMAL:
-                    for j in range(lows.size):
-                        _, slope, curvature = normal(lows[j], highs[j])
-                        lows[j] = slope
-                        highs[j] = curvature
-                else:
-                    for j in range(lows.size):
-                        _, slope, curvature = extreme(lows[j], highs[j])
-                        lows[j] = slope
-                        highs[j] = curvature
-                _scatter(own, lows, highs, rate, g, h)
-            weigh(low, rows.weights[begin:end], 1.0, g, h)
-            raise_largest(new.largest[thread_id, 0], g, h)
+    while task // outputs * lane < n_rows:
+        k, begin = task % outputs, task // outputs * lane
+        end = min(begin + lane, n_rows)
+        margins = margins_of(k, begin, end, rows)
+        low, high = rows.targets[0, begin:end], rows.targets[1, begin:end]
+        g, h = lanes_of(thread_id, k, begin, end, new, scratch)
+        if distribution == _NORMAL:
+            _write_normal(low, high, margins, rate, own, g, h)
+        elif distribution == _LOGISTIC:
+            _write_logistic(low, high, margins, rate, own, g, h)
+        else:
+            _write_extreme(low, high, margins, rate, own, g, h)
+        finish_lanes(thread_id, k, begin, rows, 1.0, g, h, new)
         task = next_task(sync, 0)
 
 
@@ -419,7 +449,7 @@ def proportional_hazards(
     scores,  # (rows,) float64: logarithms of hazards
     times,  # EventTimes
     scratch,  # CoxScratch
-    gradients,  # (rows,) float32 or float64, out
+    gradients,  # (rows,) float64, out; without weights they are float32 numbers
     hessians,  # (rows,) the same, out
 ):
     """Write g and h of minus the partial log-likelihood, times the row's weight.
@@ -526,7 +556,12 @@ def mean_failure_loss(
         margin = log_time(times[i])
         low = (log_time(bounds[i, 0]) - margin) / scale
         high = (log_time(bounds[i, 1]) - margin) / scale
-        log_likelihood, _, _ = log_share_of(distribution, low, high)
+        if distribution == _NORMAL:
+            log_likelihood = _normal_log_share(low, high)
+        elif distribution == _LOGISTIC:
+            log_likelihood = _logistic_log_share(low, high)
+        else:
+            log_likelihood = _extreme_log_share(low, high)
         if bounds[i, 0] == bounds[i, 1]:
             log_likelihood -= maths.log(scale * bounds[i, 0])
         elif high - low < _NARROW:

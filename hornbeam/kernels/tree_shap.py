@@ -24,7 +24,7 @@ The interaction of two features is the same with the factors of both.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class ShapScratch(NamedTuple):
     Attributes
     ----------
     columns
-        (threads, features, rows) of the type of the data.
+        (threads, features, rows) float64.
     shares
         (threads, features, rows) float64: contributions.
     pairs
@@ -65,7 +65,7 @@ class ShapScratch(NamedTuple):
         (threads, 3, levels + 1, points, rows) float64.
     """
 
-    columns: NDArray[Any]
+    columns: NDArray[np.float64]
     shares: NDArray[np.float64]
     pairs: NDArray[np.float64]
     weights: NDArray[np.float64]
@@ -82,14 +82,14 @@ class ShapValues(NamedTuple):
     names
         (features,) int64: the position of each feature in the output.
     single
-        (rows, outputs, all features + 1) float32 or float64.
+        (rows, outputs, all features + 1) float64.
     pairs
-        (rows, outputs, all + 1, all + 1) the same, or (0, 0, 0, 0).
+        (rows, outputs, all + 1, all + 1) float64, or (0, 0, 0, 0).
     """
 
     names: NDArray[np.intp]
-    single: NDArray[Any]
-    pairs: NDArray[Any]
+    single: NDArray[np.float64]
+    pairs: NDArray[np.float64]
 
 
 @inline
@@ -149,7 +149,7 @@ def _go_down(before, taken, weight, above, products, gains):
 def _follow(
     columns,  # (features, rows)
     count,  # of the rows
-    packed,  # PackedNodes
+    packed,  # PackedNodes with float64 thresholds
     values,  # (nodes,) of one output
     edges,  # of one tree
     weights,  # (edges, points, 2 * states)
@@ -218,8 +218,8 @@ def explain_rows(
     thread_id,
     n_threads,
     sync,
-    data,  # (rows, features) float32 or float64, row-major, NaN missing
-    packed,  # PackedNodes
+    data,  # (rows, features) float64, row-major, NaN missing
+    packed,  # PackedNodes with float64 thresholds
     values,  # (outputs, nodes) float32, or (1, nodes) of trees of one output each
     paths,  # `hornbeam.forest.tree_paths.TreePaths`
     quadrature,  # (points + 1, 2, points) float64: by their number, points and weights
@@ -301,13 +301,13 @@ def trace_rows(
     thread_id,
     n_threads,
     sync,
-    data,  # (rows, features) float32 or float64, row-major, NaN missing
+    data,  # (rows, features) float64, row-major, NaN missing
     roots,  # (trees, 4) int32: root's position, depth, output, splits by category
-    packed,  # PackedNodes
+    packed,  # PackedNodes with float64 thresholds
     means,  # (outputs, nodes) float64, or (1, nodes) of trees of one output each
     names,  # (features,) int64: the position of each feature in the output
     shares,  # (threads, features, rows that descend together) float64, scratch
-    found,  # (rows, outputs, all features + 1) float32 or float64, out
+    found,  # (rows, outputs, all features + 1) float64, out
 ):
     """Write approximate contributions: changes of the mean along the row's path."""
     rows, n_features = data.shape

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.kernels.gradients import LossRows, NewGradients
+from hornbeam.kernels.lanes import LANE_ROWS
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.config import ConfigGroup, spelled
 from hornbeam.objectives.totals import totals_of
@@ -36,8 +37,10 @@ Arrays = Mapping[str, NDArray[np.float32]]
 #: odds for rows of one class.
 REACH_OF_LOGARITHMS = 2.0
 
-#: Rows that a kernel processes at once: their arrays fit in the first-level cache.
-_LANE = 256
+#: The most float64 numbers in the memory of a lane, so that it stays in the second
+#: cache, and the fewest rows.
+_LANE_MEMORY = 1 << 13
+_FEWEST_ROWS = 128
 #: The cost of one row of one output, as a number of histogram updates.
 _COST_PER_ROW = 8
 
@@ -332,18 +335,18 @@ def run_loss(
     """Run the kernel of an objective; see `Objective.write_gradients`."""
     outputs = len(rows.margins)
     n_threads = team.threads_for(_COST_PER_ROW * rows.margins.size)
-    bits = np.int32 if gradients.itemsize == 4 else np.int64
-    largest = np.zeros((n_threads, outputs, 2), bits)
+    new = NewGradients.of(gradients, hessians, n_threads)
+    columns = 6 + outputs
+    lane = min(LANE_ROWS, max(_LANE_MEMORY // columns, _FEWEST_ROWS))
     team.run(
         kernel,
         n_threads,
         rows,
         np.array(numbers, np.float64),
-        NewGradients(gradients, hessians, largest),
-        np.empty((n_threads, 4 + outputs, _LANE)),
+        new,
+        np.empty((n_threads, columns, lane)),
     )
-    found = np.maximum.reduce(largest).view(gradients.dtype)
-    return found.astype(np.float64)
+    return new.largest()
 
 
 OBJECTIVES: dict[str, type[Objective]] = {}

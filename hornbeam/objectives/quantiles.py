@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
-from hornbeam.kernels.gradients import deviation, expectile_error, pinball
-from hornbeam.kernels.layout import TASK_ROWS
+from hornbeam.kernels.gradients import (
+    LossRows,
+    NewGradients,
+    deviation,
+    expectile_error,
+    pinball,
+)
+from hornbeam.kernels.lanes import LANE_ROWS
 from hornbeam.kernels.residuals import (
     ResidualScratch,
     absolute_error,
@@ -28,7 +34,6 @@ from hornbeam.params import Parameters
 
 __all__ = ["AbsoluteError", "ExpectileError", "QuantileError"]
 
-_UNWEIGHTED: Floats = np.empty(0)
 #: The cost of a row, as a number of histogram updates.
 _COST_PER_ROW = 24
 #: The least step between two expectiles in the base score, so that margins are finite.
@@ -99,23 +104,17 @@ class SizedLoss(Objective):
         dtype = np.float32 if weights is None else np.float64
         gradients = np.empty(margins.shape, dtype)
         hessians = np.empty(margins.shape, dtype)
+        rows = LossRows.of(margins, targets, weights)
         n_threads = team.threads_for(_COST_PER_ROW * margins.size)
-        columns = len(margins) + (weights is not None)
-        blocks = -(-margins.shape[1] // TASK_ROWS)
+        outputs, n_rows = margins.shape
+        columns = outputs + (weights is not None)
         team.run(
             type(self).kernel,
             n_threads,
-            margins,
-            targets,
-            _UNWEIGHTED if weights is None else weights,
+            rows,
             np.array(self.levels, np.float64),
-            gradients,
-            hessians,
-            ResidualScratch(
-                np.empty((n_threads, TASK_ROWS)),
-                np.empty((columns, blocks)),
-                np.empty((columns, blocks), np.int64),
-            ),
+            NewGradients.of(gradients, hessians, n_threads),
+            ResidualScratch.of(n_rows, outputs, columns, LANE_ROWS, n_threads),
         )
         return gradients, hessians
 

@@ -57,8 +57,11 @@ class NewtonStart(Objective):
     ) -> Iterator[Floats]:
         gradients = np.empty(targets.shape, np.float32)
         hessians = np.empty_like(gradients)
-        rows = LossRows.of(np.zeros(targets.shape), targets, weights)
+        rows = LossRows.of(np.zeros(targets.shape), targets, None)
         self.write_gradients(Team(1), rows, gradients, hessians)
+        if weights is not None:
+            gradients *= weights
+            hessians *= weights
         yield from gradients.astype(np.float64)
         yield from hessians.astype(np.float64)
 

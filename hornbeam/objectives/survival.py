@@ -81,9 +81,7 @@ class ProportionalHazards(LogLink):
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
         line = self._timeline_of(info)
         rows = info.n_rows
-        gradients, hessians = np.empty(
-            (2, 1, rows), np.float32 if info.row_weights is None else np.float64
-        )
+        gradients, hessians = np.empty((2, 1, rows))
         team.run(
             survival.proportional_hazards,
             team.threads_for(_COST_PER_ROW * rows),

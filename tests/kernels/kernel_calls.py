@@ -28,14 +28,14 @@ def call(kernel, *arguments, n_threads=1):
 
 
 def new_gradients(kernel, rows, numbers, n_threads=1):
-    """Return the `NewGradients` of `LossRows`; float64 where rows have weights."""
+    """Return g and h of `LossRows`, and the largest; float64 for rows with weights."""
     dtype = np.float64 if rows.weights.size > 0 else np.float32
     g, h = np.full((2, *rows.margins.shape), np.nan, dtype)
-    largest = np.zeros((n_threads, len(g), 2), BITS[g.itemsize])
-    new, scratch = NewGradients(g, h, largest), np.empty((n_threads, 4 + len(g), LANE))
+    new = NewGradients.of(g, h, n_threads)
+    scratch = np.empty((n_threads, 6 + len(g), LANE))
     numbers = np.array(numbers, np.float64)
     call(kernel, rows, numbers, new, scratch, n_threads=n_threads)
-    return new
+    return g, h, new.largest()
 
 
 def split_rules(*values):

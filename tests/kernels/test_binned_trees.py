@@ -18,6 +18,7 @@ from hornbeam.kernels.binned_trees import (
     add_binned_trees_to_entries,
 )
 from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels.margins import TypedMargins
 from hornbeam.kernels.row_sets import SET_ROWS
 
 ROWS = 2 * SET_ROWS + 100 if COMPILED else 12
@@ -34,7 +35,7 @@ def margins_of(trees, outputs, rows, margins, n_threads=1):
         binned,
         layout.values,
         binned_scratch(binned, n_threads, rows.dtype),
-        margins,
+        TypedMargins.of(margins),
         n_threads=n_threads,
     )
     return margins
@@ -58,7 +59,7 @@ def margins_of_entries(trees, outputs, rows, margins, n_threads=1):
         layout.binned,
         layout.values,
         binned_scratch(layout.binned, n_threads, rows.dtype),
-        margins,
+        TypedMargins.of(margins),
         n_threads=n_threads,
     )
     return margins

@@ -12,6 +12,7 @@ from kernel_calls import N_THREADS, call
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels.margins import TypedMargins
 from hornbeam.kernels.predict import (
     MOST_LEVELS,
     PREDICT_ROWS,
@@ -96,7 +97,7 @@ def margins_of(trees, outputs, rows, margins, n_threads=1, rows_together=PREDICT
         layout.packed,
         layout.values,
         DescentScratch.of(n_threads, rows_together),
-        margins,
+        TypedMargins.of(margins),
         n_threads=n_threads,
     )
     return margins

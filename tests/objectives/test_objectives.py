@@ -27,7 +27,8 @@ def objective(name, **params):
 
 def gradients(of, scores, labels, weights=None, threads=1):
     """Return the gradients and hessians at `scores`, (outputs, rows)."""
-    g, h = (np.empty(scores.shape, np.float32) for _ in range(2))
+    dtype = np.float32 if weights is None else np.float64
+    g, h = (np.empty(scores.shape, dtype) for _ in range(2))
     with lease(threads) as team:
         rows = LossRows.of(scores, np.atleast_2d(labels), weights)
         of.write_gradients(team, rows, g, h)
