@@ -7,6 +7,7 @@ import copy
 import copyreg
 import pickle
 import string
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -42,15 +43,23 @@ X = np.arange(12.0).reshape(6, 2)
 Y = np.arange(6.0)
 
 
+@cache
+def nodes():
+    """Return the calls and the attributes in the package, with the file of each."""
+    return [
+        (path.relative_to(PACKAGE), node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call | ast.Attribute)
+    ]
+
+
 def calls():
     """Yield the place of each call that makes an error, and the call."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call):
-                continue
-            name = node.func.id if isinstance(node.func, ast.Name) else ""
-            if name in NAMES:
-                yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node
+    for path, node in nodes():
+        function = getattr(node, "func", None)
+        if isinstance(function, ast.Name) and function.id in NAMES:
+            yield f"{path}:{node.lineno}", node
 
 
 def keywords(call):
@@ -76,8 +85,7 @@ def test_every_error_is_made_with_a_code():
 def test_every_code_is_in_use():
     used = {
         node.attr
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for _, node in nodes()
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == "ErrorCode"

@@ -24,10 +24,22 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.alone)
 
 
-@pytest.fixture(scope="session")
+shared = []
+
+
+@pytest.fixture
 def cluster():
-    with start_cluster() as cluster:
-        yield cluster
+    """Return the shared cluster, which is closed after the last test of this folder."""
+    if not shared:
+        shared.append(start_cluster())
+    return shared[0]
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures of the test
+def pytest_runtest_teardown(item, nextitem):
+    if nextitem is None or FOLDER not in nextitem.path.parents:
+        while shared:
+            shared.pop().close()
 
 
 @pytest.fixture
