@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend, RowSample, SplitParams
+from hornbeam.backends.interface import EVERY_FEATURE, Backend, RowSample, SplitParams
 from hornbeam.backends.margin_rows import MarginRows
 from hornbeam.backends.row_state import CELLS_PER_ROW
 from hornbeam.binning.layout import SortedColumns
@@ -30,7 +30,6 @@ __all__ = ["ExactBackend", "working_bytes"]
 _CELLS_PER_ENTRY = 8
 #: Values per entry of a column in the buffer of a thread.
 _SCRATCH = 7
-_NO_MASK = np.empty((0, 0), np.uint8)
 _NOWHERE = np.iinfo(np.uint32).max
 
 Nodes = NDArray[np.intp]
@@ -167,7 +166,9 @@ class ExactBackend(MarginRows, Backend):
                 self._totals[nodes],
                 self._directions,
             ),
-            CandidateFeatures(self._chosen, _NO_MASK if allowed is None else allowed),
+            CandidateFeatures(
+                self._chosen, EVERY_FEATURE if allowed is None else allowed
+            ),
             self._scales,
             self._rules,
             limits,

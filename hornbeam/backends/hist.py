@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import (
+    EVERY_FEATURE,
     Backend,
     GradientSource,
     GrownTree,
@@ -17,7 +18,7 @@ from hornbeam.backends.interface import (
 )
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
-from hornbeam.backends.tree_grower import TreeGrower, TreeSearch
+from hornbeam.backends.tree_grower import TreeGrower, TreeSearch, features_of_task
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.multi_output import (
@@ -29,16 +30,12 @@ from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import assign_slots, enter_children
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 from hornbeam.kernels.team import Team, give_back_team
+from hornbeam.kernels.tree import CELLS_PER_BIN
 
 __all__ = ["HistogramBackend"]
 
 #: Memory for the histograms of one training.
 _HISTOGRAM_BYTES = 1 << 30
-#: Histogram bins of one task of the split search.
-_SPLIT_CELLS = 1 << 15
-#: The cost of searching one bin, in units of adding one row to a histogram bin.
-_CELLS_PER_BIN = 4
-_NO_MASK = np.empty((0, 0), np.uint8)
 
 
 class HistogramBackend(Backend):
@@ -292,10 +289,8 @@ class HistogramBackend(Backend):
         built = self._build_histograms(nodes)
         features = self._chosen.size
         bins = self._widest * self._n_columns
-        threads = self._team.threads_for(_CELLS_PER_BIN * features * bins * nodes.size)
-        block = features
-        if threads > 1:
-            block = max(1, min(features, _SPLIT_CELLS // bins))
+        threads = self._team.threads_for(CELLS_PER_BIN * features * bins * nodes.size)
+        block = features_of_task(features, bins, threads)
         parts = -(-features // block)
         splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
         words = self._set_words
@@ -310,7 +305,7 @@ class HistogramBackend(Backend):
             threads,
             searched,
             CandidateFeatures(
-                self._chosen, _NO_MASK if allowed is None else allowed, block
+                self._chosen, EVERY_FEATURE if allowed is None else allowed, block
             ),
             scales,
             self._rules,

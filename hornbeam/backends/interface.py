@@ -24,6 +24,7 @@ from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import DrawKey
 
 __all__ = [
+    "EVERY_FEATURE",
     "Backend",
     "GradientRows",
     "GradientSource",
@@ -35,6 +36,9 @@ __all__ = [
     "SplitParams",
     "WeightRows",
 ]
+
+#: The mask that kernels take where each node may use each feature of the tree.
+EVERY_FEATURE = np.empty((0, 0), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend, RowSample, SplitParams
+from hornbeam.backends.interface import EVERY_FEATURE, Backend, RowSample, SplitParams
 from hornbeam.backends.margin_rows import MarginRows
 from hornbeam.backends.row_state import run_rows
 from hornbeam.binning.layout import PerTreeBins, SparseBins
@@ -37,7 +37,6 @@ _CELLS_PER_ENTRY = 20
 #: If the nodes have fewer rows than one in this many, their entries are gathered before
 #: the search, which costs as much as searching three times as many entries.
 _GATHER_ONE_IN = 4
-_NO_MASK = np.empty((0, 0), np.uint8)
 _EVERY_ROW = np.empty(0, np.uint8)
 
 
@@ -127,7 +126,7 @@ class SparseBackend(MarginRows, Backend):
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         parts = []
         for i in range(0, nodes.size, MOST_NODES):
-            mask = _NO_MASK if allowed is None else allowed[i : i + MOST_NODES]
+            mask = EVERY_FEATURE if allowed is None else allowed[i : i + MOST_NODES]
             own = None if limits is None else limits.part(i, i + MOST_NODES)
             parts.append(self._find_splits(nodes[i : i + MOST_NODES], mask, own))
         return np.concatenate(parts), np.empty((nodes.size, 0), np.uint64)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GrownTree, GrowthLimits
+from hornbeam.backends.interface import EVERY_FEATURE, GrownTree, GrowthLimits
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, SplitRules
 from hornbeam.kernels.sync import SYNC_SIZE
@@ -27,12 +27,17 @@ from hornbeam.kernels.tree import (
     grow_tree,
 )
 
-__all__ = ["TreeGrower", "TreeRoot", "TreeSearch"]
+__all__ = ["TreeGrower", "TreeRoot", "TreeSearch", "features_of_task"]
 
 #: Histogram bins of one task of the split search.
 _SPLIT_CELLS = 1 << 15
 #: The most nodes whose histograms are built before they are searched.
 _MOST_NODES = 1024
+
+
+def features_of_task(features: int, bins: int, threads: int) -> int:
+    """Return how many of the features, of at most `bins` bins, a task searches."""
+    return features if threads == 1 else max(1, min(features, _SPLIT_CELLS // bins))
 
 
 class TreeRoot(NamedTuple):
@@ -125,10 +130,10 @@ class TreeGrower:
         features = TreeFeatures(
             search.features,
             search.chosen,
-            _NO_MASK if allowed is None else allowed,
+            EVERY_FEATURE if allowed is None else allowed,
             search.every_row,
             root.blocks,
-            self._task_features(search, threads),
+            features_of_task(search.chosen.size, search.candidates, threads),
         )
         packs = rows.gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0
         rules = GrowthRules(
@@ -162,12 +167,6 @@ class TreeGrower:
             tables.splits[:count].copy(),
             tables.sets[:count].copy().view(np.uint64),
         )
-
-    def _task_features(self, search: TreeSearch, threads: int) -> int:
-        """Return the number of features of a task of the split search."""
-        if threads == 1:
-            return search.chosen.size
-        return max(1, min(search.chosen.size, _SPLIT_CELLS // search.candidates))
 
     def _free_slots(self, search: TreeSearch) -> NDArray[np.int64]:
         """Return a stack of all slots, with its height at the end."""
@@ -233,16 +232,7 @@ class TreeGrower:
         )
         if old is not None:
             count = min(size, old.splits.size)
-            tables.splits[:count], tables.sets[:count] = (
-                old.splits[:count],
-                old.sets[:count],
-            )
             tables.family[:, :count] = old.family[:, :count]
-            tables.queue[:count], tables.pending[:count] = (
-                old.queue[:count],
-                old.pending[:count],
-            )
+            for name in ("splits", "sets", "queue", "pending"):
+                getattr(tables, name)[:count] = getattr(old, name)[:count]
         return tables
-
-
-_NO_MASK = np.empty((0, 0), np.uint8)

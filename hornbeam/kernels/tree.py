@@ -61,6 +61,8 @@ from hornbeam.kernels.sync import (
 )
 
 __all__ = [
+    "CELLS_PER_BIN",
+    "FEW_ROWS",
     "FULL",
     "N_NODES",
     "N_PENDING",
@@ -78,7 +80,7 @@ __all__ = [
 #: Nodes of at most this many rows have no histogram (measured: 64 to 200 are best).
 FEW_ROWS = 128
 #: The cost of searching one bin, in units of adding one row to a histogram bin.
-_CELLS_PER_BIN = 4
+CELLS_PER_BIN = 4
 
 # Words of the state of a tree.
 (
@@ -507,6 +509,14 @@ def _list_histograms(team, features, rules, pool, tables, buffers):
 
 
 @inline
+def _begin_search(team, pool, state):
+    """Let the listed nodes be searched next; return the number of threads."""
+    state[COMMAND] = _SEARCH
+    bins = pool.histograms.shape[2]
+    return threads_for(team, CELLS_PER_BIN * bins * state[N_SEARCHED])
+
+
+@inline
 def _store_splits(rules, pool, tables, buffers):
     """Store the best split of each node that has been searched."""
     for i in range(tables.state[N_SEARCHED]):
@@ -539,13 +549,11 @@ def _plan(team, features, rules, pool, tables, buffers):
     """
     state = tables.state
     ended = state[COMMAND]
-    bins = pool.histograms.shape[2]
     if ended == _PARTITION:
         tasks = buffers.partition_tasks[: state[N_TASKS]]
         settle_children(tasks, buffers.counts, tables.nodes)
     elif ended == _BUILD and state[N_SEARCHED] > 0:
-        state[COMMAND] = _SEARCH
-        return threads_for(team, _CELLS_PER_BIN * bins * state[N_SEARCHED])
+        return _begin_search(team, pool, state)
     elif ended == _SEARCH:
         _store_splits(rules, pool, tables, buffers)
     elif state[NEXT] == 0 and not _may_split(0, rules, tables):
@@ -560,8 +568,7 @@ def _plan(team, features, rules, pool, tables, buffers):
             state[COMMAND] = _BUILD
             return _list_histograms(team, features, rules, pool, tables, buffers)
         if state[N_SEARCHED] > 0:
-            state[COMMAND] = _SEARCH
-            return threads_for(team, _CELLS_PER_BIN * bins * state[N_SEARCHED])
+            return _begin_search(team, pool, state)
     # Split those that are worthwhile.
     batch = buffers.batch[0]
     count = _choose_nodes(tables, rules, batch)
