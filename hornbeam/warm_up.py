@@ -70,9 +70,9 @@ _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 
 Job = Callable[[], None]
 
-#: The number of kernels to compile from which processes are faster than one process: a
-#: first fit compiles about as many, the whole warm-up several times that.
-_MANY = 40
+#: With fewer kernels than these on disk, processes compile faster than one process.
+#: Python calls 134 of them, and a first fit about 30.
+_MOST = 100
 #: A worker process reads job numbers by line, and writes each back when it is done.
 _WORKER = "from hornbeam.warm_up import work; work()"
 
@@ -93,7 +93,7 @@ def warmup(progress: Callable[[int, int], None] | None = None) -> None:
     prune_cache()
     jobs = list(_jobs())
     workers = min(available_threads(), len(jobs))
-    compiles = workers > 1 and _uncompiled() >= _MANY
+    compiles = workers > 1 and _compiled() < _MOST
     total = len(jobs) * (1 + compiles)
     done = count(1)
     if compiles:
@@ -107,17 +107,15 @@ def warmup(progress: Callable[[int, int], None] | None = None) -> None:
             progress(next(done), total)
 
 
-def _uncompiled() -> int:
-    """Return the number of cacheable kernels that have no machine code on disk."""
-    missing = 0
+def _compiled() -> int:
+    """Return the number of kernels that have machine code on disk."""
+    count = 0
     for module in iter_modules(kernels.__path__, f"{kernels.__name__}."):
         for kernel in vars(import_module(module.name)).values():
             file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
-            if file is None or kernel.targetoptions.get("inline") == "always":
-                continue
-            if kernel.__module__ == module.name:
-                missing += not os.path.exists(file._index_path)
-    return missing
+            if file is not None and kernel.__module__ == module.name:
+                count += os.path.exists(file._index_path)
+    return count
 
 
 def _compile_in_processes(workers: int, n_jobs: int) -> Iterator[int]:

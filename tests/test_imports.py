@@ -28,6 +28,7 @@ LAYERS = [
     ["kernels"],
     ["kernels.maths"],
     ["kernels.jit", "kernels.layout"],
+    ["kernels.compiler"],
     ["params"],
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy"],

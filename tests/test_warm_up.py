@@ -17,6 +17,7 @@ import scipy.sparse
 import hornbeam
 from hornbeam import kernels
 from hornbeam.cpu_count import available_threads
+from hornbeam.kernels.compiler import KernelDispatcher
 from hornbeam.kernels.jit import COMPILED
 
 
@@ -25,7 +26,7 @@ def compiled() -> dict[str, int]:
     counts = {}
     for module in pkgutil.iter_modules(kernels.__path__, "hornbeam.kernels."):
         for name, value in vars(importlib.import_module(module.name)).items():
-            if hasattr(value, "signatures"):
+            if isinstance(value, KernelDispatcher):
                 counts[f"{module.name}.{name}"] = len(value.signatures)
     return counts
 
@@ -77,7 +78,8 @@ hornbeam.warmup(progress)
 compiled = sum(
     sum(kernel.stats.cache_misses.values())
     for name, module in sys.modules.items() if name.startswith("hornbeam.kernels.")
-    for kernel in vars(module).values() if hasattr(kernel, "stats")
+    for kernel in vars(module).values()
+    if kernel.__class__.__name__ == "KernelDispatcher"
 )
 print(json.dumps([theirs, time.process_time(), compiled]))
 """
@@ -101,8 +103,8 @@ import json, sys
 import hornbeam
 
 def is_kernel(value):
-    compiled = value.__class__.__name__ == "CPUDispatcher"
-    return compiled and value.targetoptions.get("inline") != "always"
+    compiled = value.__class__.__name__ == "KernelDispatcher"
+    return compiled and not value.targetoptions.get("forceinline")
 
 def names(code):
     yield from code.co_names

@@ -252,7 +252,7 @@ def grow_tree(
         _copy(constants[n_open], constants[slot])
         open_nodes[slot] = open_nodes[n_open]
         begin, end = nodes[node]["begin"], nodes[node]["end"]
-        f = nodes[node]["feature"]
+        f = np.int64(nodes[node]["feature"])
         if is_categorical[f]:
             goes_right[: bins[f]] = 0
             for i in range(nodes[node]["n_categories"]):

@@ -291,8 +291,9 @@ def _search_categories(
             high = 1
         else:
             cut = -1
+        low = np.int64(0)
         if search_keys(
-            rules, keys, 0, high, count, seen, missing, totals, scratch.cut, best
+            rules, keys, low, high, count, seen, missing, totals, scratch.cut, best
         ):
             found = True
             last = best["bin"] if cut < 0 or best["next_bin"] < 0 else cut
@@ -379,9 +380,11 @@ def search_node(
             cut, last = _draw_cut(draw[0], lows, low, high)
             for j in range(known):
                 keys[j] = raw[j] > last
+            below, above = np.int64(0), np.int64(1)
             better = search_keys(
-                rules, keys, 0, 1, known, seen, missing, totals, cut_scratch, best
-            )
+                rules, keys, below, above, known, seen, missing, totals, cut_scratch,
+                best,
+            )  # fmt: skip
             if better:
                 if best["next_bin"] < 0:  # only missing values go right
                     best["bin"] = high
@@ -391,9 +394,11 @@ def search_node(
                     best["next_bin"] = last + 1
         else:
             cut = np.nan
+            below, above = np.int64(low), np.int64(high)
             better = search_keys(
-                rules, raw, low, high, known, seen, missing, totals, cut_scratch, best
-            )
+                rules, raw, below, above, known, seen, missing, totals, cut_scratch,
+                best,
+            )  # fmt: skip
         if better:
             best["feature"] = f
             best["threshold"] = cut

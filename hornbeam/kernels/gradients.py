@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
-from hornbeam.kernels.jit import inline, kernel, kernel_of
+from hornbeam.kernels.jit import inline, inline_view, kernel, kernel_of
 from hornbeam.kernels.lanes import exp_lane, sigmoid_lane
 from hornbeam.kernels.layout import (
     COARSE_GRADIENT_BITS,
@@ -183,14 +183,14 @@ def _complete_margins(k, begin, end, rows):
     add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins)
 
 
-@inline
+@inline_view
 def margins_of(k, begin, end, rows):
     """Return the margins of a lane of rows, with all leaf values."""
     _complete_margins(k, begin, end, rows)
     return rows.margins[k, begin:end]
 
 
-@inline
+@inline_view
 def lanes_of(thread_id, k, begin, end, new, scratch):
     """Return where g and h of a lane of rows are written: float32, without weights.
 

@@ -50,7 +50,7 @@ def score_classes(criterion, weight, counts):
     return total - times_log(weight)
 
 
-@inline
+@kernel
 def times_log(x):
     """Return x log(x); 0 for 0."""
     return x * maths.log(x) if x > 0.0 else 0.0

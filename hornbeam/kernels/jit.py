@@ -23,10 +23,13 @@ from numba import njit
 from numba.core.caching import IndexDataCacheFile
 from numba.core.options import DefaultOptions
 
+from hornbeam.kernels.compiler import KernelDispatcher
+
 __all__ = [
     "COMPILED",
     "formula",
     "inline",
+    "inline_view",
     "kernel",
     "kernel_of",
     "prune_cache",
@@ -110,7 +113,8 @@ def _compile(function: Function, **flags: Any) -> Function:
     digest = sources_digest(path.stem if path.parent == _FOLDER else None)
     function.__qualname__ = f"{function.__qualname__}_{digest}"
     try:
-        compiled = njit(function, cache=True, **_FLAGS, **flags)
+        compiled = KernelDispatcher(function, targetoptions={**_FLAGS, **flags})
+        compiled.enable_caching()
         cache = compiled._cache
         cache._cache_file = _DataFilesByType(
             cache._cache_path,
@@ -126,7 +130,7 @@ def _compile(function: Function, **flags: Any) -> Function:
         # No folder can hold the cache (a read-only home, some containers): the kernel
         # is compiled in each process, which is slower but correct.
         logging.getLogger(__name__).debug("no cache for %s: %s", function, error)
-        compiled = njit(function, **_FLAGS, **flags)
+        compiled = KernelDispatcher(function, targetoptions={**_FLAGS, **flags})
     return compiled  # type: ignore[no-any-return]
 
 
@@ -153,6 +157,14 @@ def kernel_of(formula: Callable[..., Any]) -> Callable[[Function], Function]:
 
 def inline(function: Function) -> Function:
     """Return a function that is inlined into each kernel that calls it."""
+    return _compile(function, forceinline=True) if COMPILED else function
+
+
+def inline_view(function: Function) -> Function:
+    """Return a function that is inlined, and returns a part of an array.
+
+    Without reference counting only Numba can inline it, which takes longer to compile.
+    """
     return _compile(function, inline="always") if COMPILED else function
 
 

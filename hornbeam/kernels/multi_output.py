@@ -307,7 +307,11 @@ def _search_order(histograms, node, bins, scales, rules, limits, buffer, split):
                 split["left_rows"] = np.int64(rows[k])
 
 
-@inline
+# The steps of a search of categories are compiled once, for nodes with constraints and
+# for those without.
+
+
+@kernel
 def _weigh_categories(histograms, slot, bins, scales, rules, weights, hessians):
     """Write each category's leaf weights minus the mean weights, and its hessian.
 
@@ -342,7 +346,7 @@ def _weigh_categories(histograms, slot, bins, scales, rules, weights, hessians):
     return furthest
 
 
-@inline
+@kernel
 def _rank_categories(count, furthest, weights, hessians, keys):
     """Write sort keys of the categories: the projections of their weights.
 
@@ -376,7 +380,7 @@ def _rank_categories(count, furthest, weights, hessians, keys):
         keys[c] = order_key(projection if hessians[c] > 0.0 else 0.0, c)
 
 
-@inline
+@kernel
 def _sum_sets(own, total, one_hot, order, flip, sums):
     """Write the sums of the sets of categories that are candidates."""
     if one_hot:
@@ -731,8 +735,9 @@ def add_multi_output_trees(
         block = data[begin : begin + together]
         own_margins = margins[begin : begin + together]
         has_missing = any_missing(block)
+        own = scratch.places[thread_id, : block.shape[0]]
         for t in range(roots.shape[0]):
-            own = reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
+            reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
             last = own.size - 1
             for i in range(own.size):
                 later = values[np.uint64(own[min(i + _LEAVES_AHEAD, last)])]

@@ -329,7 +329,7 @@ def any_missing(data):
 
 @inline
 def reach_leaves(data, has_missing, roots, t, packed, scratch, thread_id):
-    """Write the positions of rows in tree `t` by the fastest loop; return them."""
+    """Write the positions of rows in tree `t` to the scratch, by the fastest loop."""
     places = scratch.places[thread_id, : data.shape[0]]
     root, depth = roots[t, 0], roots[t, 1]
     if roots[t, 3] > 0:
@@ -343,7 +343,6 @@ def reach_leaves(data, has_missing, roots, t, packed, scratch, thread_id):
         _descend(data, root, depth, packed, places)
     else:
         _descend_whole(data, root, depth, packed, places)
-    return places
 
 
 @kernel
@@ -366,8 +365,9 @@ def add_trees(
         begin = task * together
         block = data[begin : begin + together]
         has_missing = any_missing(block)
+        own = scratch.places[thread_id, : block.shape[0]]
         for t in range(roots.shape[0]):
-            own = reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
+            reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
             add_to_margins(values, own, begin, own.size, roots[t, 2], margins)
         task = next_task(sync, 0)
 
@@ -431,8 +431,9 @@ def find_leaves(
     while task * together < rows:
         begin = task * together
         block = data[begin : begin + together]
+        own = scratch.places[thread_id, : block.shape[0]]
         for t in range(roots.shape[0]):
-            own = reach_leaves(block, True, roots, t, packed, scratch, thread_id)
+            reach_leaves(block, True, roots, t, packed, scratch, thread_id)
             for i in range(block.shape[0]):
                 leaves[begin + i, t] = numbers[np.uint64(own[i])]
         task = next_task(sync, 0)

@@ -489,7 +489,8 @@ def _add_random_pairs(
     labels = lists[_LABELS, :n]
     sort_falling(labels, by_label, places[2])
     draws_of_row = -(-rules.count // _LANES_OF_DRAW)
-    count = begin = 0
+    count = np.int64(0)  # as a literal it would be another type
+    begin = 0
     while begin < n:
         end = begin + 1
         while end < n and labels[by_label[end]] == labels[by_label[begin]]:

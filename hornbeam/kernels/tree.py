@@ -291,12 +291,6 @@ def _is_packed(tables, node, rules):
     return rules.packs and _size(tables, node) <= BLOCK_ROWS
 
 
-@inline
-def _rows_of(rows, tables, node):
-    own = tables.nodes[node]
-    return rows.rows[own["side"], own["begin"] : own["end"]]
-
-
 # The queue of lossguide: the highest gain comes first, of equal gains the lower node.
 
 
@@ -625,9 +619,10 @@ def _subtract(task, rows, pool, tables, rules, buffers):
     if child < 0:
         # All of it in one task: rows have bins everywhere.
         if begin == 0:
+            place = tables.nodes[smaller]
             subtract_rows(
                 rows.columns,
-                _rows_of(rows, tables, smaller),
+                rows.rows[place["side"], place["begin"] : place["end"]],
                 rows.gradients.packed,
                 was_packed,
                 histograms[slot],
@@ -666,7 +661,8 @@ def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
             # One task searches all features.
             chosen = features.chosen[: features.chosen.size if part == 0 else 0]
             if part == 0:
-                own_rows = _rows_of(rows, tables, node)
+                place = tables.nodes[node]
+                own_rows = rows.rows[place["side"], place["begin"] : place["end"]]
                 total = sum_few_rows(rows.columns, own_rows, packed, own)
         else:
             sums = pool.histograms[tables.family[_SLOT, node], 0]
