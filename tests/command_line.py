@@ -6,26 +6,26 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from hornbeam.__main__ import main
 
-# Each process is forked from one that has imported the common modules. This module has
-# few imports because every process loads it in addition.
+# Each process is forked from one that has imported the common modules and has loaded
+# kernels, which a command takes half a second for. This module has few imports because
+# every process loads it in addition.
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(
-    [
-        *("hornbeam.cli", "hornbeam.training"),
-        *("duckdb", "pyarrow.csv", "pyarrow.parquet", "pydantic"),
-        *("scipy.sparse", "sklearn.datasets"),
-    ]
-)
+_PROCESSES.set_forkserver_preload(["command_preload"])
 
 
 def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
     """Run ``hornbeam`` with these arguments; return its exit code and its output."""
     words = [*map(str, arguments)]
+    # The process to fork from, which is started once, finds modules by PYTHONPATH only.
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+        ensure_running()
     with TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("stdout", "stderr")]
         process = _PROCESSES.Process(target=_run, args=(words, said, cwd))
