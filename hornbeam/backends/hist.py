@@ -28,6 +28,7 @@ from hornbeam.kernels.multi_output import (
 )
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import assign_slots, enter_children
+from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 from hornbeam.kernels.team import Team, give_back_team
 from hornbeam.kernels.tree import CELLS_PER_BIN
@@ -243,9 +244,7 @@ class HistogramBackend(Backend):
         if self.multi_output_columns == 0:
             self._search = find_splits, self._histograms[0], self._scales[0]
 
-    def grow(
-        self, limits: GrowthLimits, allowed: NDArray[np.uint8] | None
-    ) -> GrownTree | None:
+    def grow(self, limits: GrowthLimits, draws: ColumnDraws) -> GrownTree | None:
         root = self._rows.root() if self.multi_output_columns == 0 else None
         if root is None:
             return None
@@ -258,7 +257,7 @@ class HistogramBackend(Backend):
             self._scales[0],
             self._rules,
         )
-        return self._grower.grow(root, search, limits, allowed)
+        return self._grower.grow(root, search, limits, draws)
 
     def find_splits(
         self,

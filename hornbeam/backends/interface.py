@@ -21,7 +21,7 @@ from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.layout import MIN_GAIN, SplitRules
 from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.node_constraints import NodeConstraints
-from hornbeam.kernels.sampling import DrawKey
+from hornbeam.kernels.sampling import ColumnDraws, DrawKey
 
 __all__ = [
     "EVERY_FEATURE",
@@ -350,13 +350,10 @@ class Backend(NoSplitGradients, ABC):
         0 in multi-output trees.
         """
 
-    def grow(
-        self, limits: GrowthLimits, allowed: NDArray[np.uint8] | None
-    ) -> GrownTree | None:
+    def grow(self, limits: GrowthLimits, draws: ColumnDraws) -> GrownTree | None:
         """Grow the whole tree that has begun; None: the grower has to.
 
-        `allowed`, of shape (depths, features), are the features that nodes of each
-        depth may use; None: all. There are no other constraints.
+        There are no constraints but the `draws` of columns.
         """
         return None
 

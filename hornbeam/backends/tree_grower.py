@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import EVERY_FEATURE, GrownTree, GrowthLimits
+from hornbeam.backends.interface import GrownTree, GrowthLimits
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, SplitRules
+from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.sync import SYNC_SIZE
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree import (
@@ -122,7 +123,7 @@ class TreeGrower:
         root: TreeRoot,
         search: TreeSearch,
         limits: GrowthLimits,
-        allowed: NDArray[np.uint8] | None,
+        draws: ColumnDraws,
     ) -> GrownTree:
         """Return the tree that grows from this root; see `Backend.grow`."""
         rows = root.rows
@@ -130,7 +131,7 @@ class TreeGrower:
         features = TreeFeatures(
             search.features,
             search.chosen,
-            EVERY_FEATURE if allowed is None else allowed,
+            draws,
             search.every_row,
             root.blocks,
             features_of_task(search.chosen.size, search.candidates, threads),
@@ -207,6 +208,8 @@ class TreeGrower:
                 np.empty((batch, parts), SPLIT_DTYPE),
                 np.empty((batch, parts, self._words), tables.sets.dtype),
                 root.packed,
+                np.empty((team, 3, features.table.size), np.uint64),
+                np.empty((team, features.table.size), np.uint8),
                 np.empty((team, 8, search.candidates)),
                 np.arange(search.candidates),
                 self._sums,

@@ -11,14 +11,18 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.sampling import draw_bits, draw_exponentials
+from hornbeam.kernels.sampling import (
+    OF_LEVEL,
+    OF_NODE,
+    ColumnDraws,
+    draw_bits,
+    draw_exponentials,
+)
 
 __all__ = ["ColumnSampler", "draw_projection"]
 
 # Counters of the purposes of draws; that of rows is 0 (see `RowSample.key`).
 _OF_TREE = 1 << 28
-_OF_LEVEL = 2 << 28
-_OF_NODE = 3 << 28
 _OF_MIX = 4 << 28
 
 
@@ -76,25 +80,16 @@ class ColumnSampler:
         #: The features of the tree, ascending, uint64.
         self.columns = self._draw(_all_columns(n_features), by_tree, _OF_TREE)
 
-    def depend_on_depth_only(self, max_depth: int) -> bool:
-        """Return whether `by_depth` knows the columns of every node."""
-        return not self.go_by_node and (self._by_level == 1.0 or 0 < max_depth <= 64)
-
     @property
     def go_by_node(self) -> bool:
         """Whether the columns of a node depend on the node's number in the tree."""
         return self._by_node < 1.0
 
-    def by_depth(self, max_depth: int) -> NDArray[np.uint8] | None:
-        """Return which features the nodes of each depth may use, (depths, features).
-
-        None: all. See `depend_on_depth_only`.
-        """
-        if self._by_level == 1.0:
+    def draws(self) -> ColumnDraws | None:
+        """Return what a kernel needs to draw as `allowed` does; None: it cannot."""
+        if self._weights is not None and min(self._by_level, self._by_node) < 1.0:
             return None
-        return np.concatenate(
-            [self.allowed(np.zeros(1, np.intp), depth) for depth in range(max_depth)]
-        )
+        return ColumnDraws(self._tree, self._key, self._by_level, self._by_node)
 
     def _draw(
         self, columns: NDArray[np.uint64], rate: float, purpose: int
@@ -130,8 +125,8 @@ class ColumnSampler:
         """Return which features each node may use, (nodes, features); None: all."""
         if self._by_level == 1.0 and self._by_node == 1.0:
             return None
-        level = self._draw(self.columns, self._by_level, _OF_LEVEL + depth)
+        level = self._draw(self.columns, self._by_level, OF_LEVEL + depth)
         out = np.zeros((nodes.size, self._n_features), np.uint8)
         for i, node in enumerate(nodes):
-            out[i, self._draw(level, self._by_node, _OF_NODE + int(node))] = 1
+            out[i, self._draw(level, self._by_node, OF_NODE + int(node))] = 1
         return out

@@ -61,9 +61,9 @@ def grow_tree(
     constrained = None
     if constraints is not None or params.counts_rows:
         constrained = ConstrainedBackend(backend, params, constraints)
-    grown = None
-    if constrained is None and columns.depend_on_depth_only(limits.max_depth):
-        grown = backend.grow(limits, columns.by_depth(limits.max_depth))
+    grown, draws = None, columns.draws()
+    if constrained is None and draws is not None:
+        grown = backend.grow(limits, draws)
     if grown is not None:
         tree = TreeBuilder.of(grown)
         nodes = owners = tree.leaves()

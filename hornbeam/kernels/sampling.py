@@ -7,16 +7,21 @@ from typing import NamedTuple
 import numpy as np
 
 from hornbeam.kernels import maths
+from hornbeam.kernels.categories import select_least
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
+    "OF_LEVEL",
+    "OF_NODE",
+    "ColumnDraws",
     "DrawKey",
     "GradientSampling",
     "draw_bag",
     "draw_bits",
     "draw_by_size",
+    "draw_columns",
     "draw_exponentials",
     "draw_rows",
     "weigh_rows",
@@ -25,6 +30,9 @@ __all__ = [
 
 # The purpose of bootstrap draws (see `maths.philox`); callers pass that of others.
 _BAG = np.uint64(0x50000000)
+# Those of the columns of levels and nodes.
+OF_LEVEL = 0x20000000
+OF_NODE = 0x30000000
 _HALF = np.uint64(32)
 
 
@@ -44,6 +52,24 @@ class DrawKey(NamedTuple):
     stream: np.uint64
     purpose: np.uint64
     seed: np.uint64
+
+
+class ColumnDraws(NamedTuple):
+    """The draws of columns in a tree, all of equal probability.
+
+    Attributes
+    ----------
+    stream, seed
+        Of their `DrawKey`; the purpose is that of a level or a node.
+    by_level, by_node
+        The share of the tree's columns that is drawn for a level, and of these for a
+        node; at least one column.
+    """
+
+    stream: np.uint64
+    seed: np.uint64
+    by_level: float
+    by_node: float
 
 
 class GradientSampling(NamedTuple):
@@ -179,6 +205,48 @@ def draw_bits(
     for i in range(bits.size):
         draw = maths.philox(np.uint64(i // 4), stream, purpose, key)
         bits[i] = draw[i % 4]
+
+
+@inline
+def _draw_share(columns, size, share, draws, purpose, keys, chosen):
+    """Draw a share of ``columns[:size]`` in their place; return the number drawn."""
+    count = max(np.int64(1), np.int64(share * size))
+    if count >= size:
+        return size
+    for j in range(size):
+        column = columns[j]
+        quarter = column >> np.uint64(2)
+        draw = maths.philox(quarter, draws.stream, np.uint64(purpose), draws.seed)
+        # The lower column comes first if the bits are the same.
+        keys[j] = (draw[np.int64(column & np.uint64(3))] << _HALF) | column
+    select_least(keys[:size], np.uint64(0), chosen[:count])
+    for j in range(count):
+        columns[j] = chosen[j] & np.uint64(0xFFFFFFFF)
+    return count
+
+
+@kernel
+def draw_columns(
+    features,  # (features of the tree,) uint64, ascending
+    draws,  # ColumnDraws
+    depth,  # of the node
+    node,  # its number in the tree
+    scratch,  # (3, features of the tree) uint64
+    allowed,  # (features,) uint8, out
+):
+    """Write which features a node may use, as `ColumnSampler.allowed` does."""
+    columns, keys, chosen = scratch[0], scratch[1], scratch[2]
+    size = np.int64(features.size)
+    for j in range(size):
+        columns[j] = features[j]
+    level = OF_LEVEL + depth
+    size = _draw_share(columns, size, draws.by_level, draws, level, keys, chosen)
+    own = OF_NODE + node
+    size = _draw_share(columns, size, draws.by_node, draws, own, keys, chosen)
+    for f in range(allowed.size):
+        allowed[f] = 0
+    for j in range(size):
+        allowed[np.int64(columns[j])] = 1
 
 
 @kernel

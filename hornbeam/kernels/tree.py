@@ -51,6 +51,7 @@ from hornbeam.kernels.plan import (
     plan_partition,
     settle_children,
 )
+from hornbeam.kernels.sampling import ColumnDraws, draw_columns
 from hornbeam.kernels.split import CandidateFeatures, keep_candidate, search_node
 from hornbeam.kernels.sync import (
     barrier,
@@ -185,8 +186,8 @@ class TreeFeatures(NamedTuple):
         (features,) FEATURE_DTYPE.
     chosen
         (chosen,) uint64: the features of the tree, ascending.
-    allowed
-        (depths, features) uint8: which a node of each depth may use; (0, 0): all.
+    draws
+        Of those that a node may use.
     every_row
         (2,) int64: begin and end of histogram bins that count each row once.
     blocks
@@ -197,7 +198,7 @@ class TreeFeatures(NamedTuple):
 
     table: NDArray[Any]
     chosen: NDArray[np.uint64]
-    allowed: NDArray[np.uint8]
+    draws: ColumnDraws
     every_row: NDArray[np.int64]
     blocks: NDArray[np.int64]
     block: int
@@ -255,6 +256,9 @@ class TreeBuffers(NamedTuple):
         task of the search.
     packed
         (threads, packed bins of a task) int64, zeros.
+    columns, allowed
+        (threads, 3, features) uint64 and (threads, features) uint8: see
+        `sampling.draw_columns`.
     values, every_bin, sums, touched
         Of `SplitBuffers`, all but `every_bin` with an axis of threads.
     sync
@@ -270,6 +274,8 @@ class TreeBuffers(NamedTuple):
     found: NDArray[Any]
     found_sets: NDArray[Any]
     packed: NDArray[np.int64]
+    columns: NDArray[np.uint64]
+    allowed: NDArray[np.uint8]
     values: NDArray[np.float64]
     every_bin: NDArray[np.int64]
     sums: NDArray[np.int64]
@@ -652,7 +658,19 @@ def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
     node = buffers.batch[3, i]
     split, rights = buffers.found[i, part], buffers.found_sets[i, part]
     chosen = features.chosen[part * features.block : (part + 1) * features.block]
-    depth = tables.family[_DEPTH, node]
+    draws = features.draws
+    draws_some = draws.by_level < 1.0 or draws.by_node < 1.0
+    if draws_some:
+        draw_columns(
+            features.chosen,
+            draws,
+            tables.family[_DEPTH, node],
+            node,
+            buffers.columns[thread_id],
+            buffers.allowed[thread_id],
+        )
+    # No rows stand for all features.
+    allowed = buffers.allowed[thread_id : thread_id + np.int64(draws_some)]
     if _is_packed(tables, node, rules):
         own = SplitBuffers(
             buffers.values[thread_id],
@@ -679,8 +697,8 @@ def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
             sums,
             few,
             total,
-            depth,
-            CandidateFeatures(chosen, features.allowed, chosen.size),
+            0,
+            CandidateFeatures(chosen, allowed, chosen.size),
             features.table,
             rules.scales,
             rules.split,
@@ -691,8 +709,8 @@ def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
     else:
         search_node(
             pool.histograms[tables.family[_SLOT, node]],
-            depth,
-            CandidateFeatures(chosen, features.allowed, chosen.size),
+            0,
+            CandidateFeatures(chosen, allowed, chosen.size),
             features.table,
             features.every_row,
             rules.scales,

@@ -90,6 +90,8 @@ PARAMETERS = st.fixed_dictionaries(
         "subsample": st.sampled_from([1.0, 0.6]),
         "colsample_bytree": st.sampled_from([1.0, 0.5]),
         "colsample_bylevel": st.sampled_from([1.0, 0.5]),
+        "colsample_bynode": st.sampled_from([1.0, 0.4]),
+        "seed": st.sampled_from([0, 5]),
         "scale_pos_weight": st.sampled_from([1.0, 3.0]),
         "max_cached_hist_node": st.sampled_from([6, 13, 65536]),
     }
@@ -99,8 +101,6 @@ PARAMETERS = st.fixed_dictionaries(
 @given(kind=st.sampled_from(sorted(TABLES)), params=PARAMETERS)
 @examples(12)
 def test_every_configuration_gives_the_same_trees(kind, params):
-    if params["max_depth"] == 0:
-        params["colsample_bylevel"] = 1.0  # unknown depths are drawn as they come
     with pytest.MonkeyPatch.context() as patch:
         calls = grown_in_one_call.__wrapped__(patch)
         one, other = digests(calls, kind, params)
