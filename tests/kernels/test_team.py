@@ -122,8 +122,17 @@ def test_a_failing_thread_does_not_leave_the_others_waiting(failing, n_threads):
             check(team, n_threads)
 
 
+@pytest.fixture
+def interrupts():
+    """Let interrupts raise: a shell ignores them in commands in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @needs_compiler
 @pytest.mark.parametrize("n_threads", [2, 7])
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_leaves_a_usable_team(n_threads):
     def interrupt(member, n_threads, sync):
         if member == 0:
