@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 PYTEST := $(BIN)/python -m pytest
-WORKERS ?= $(shell nproc)
+# One more than cores: tests wait for processes and clusters.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 # A file's tests stay together: they share clusters and data.
 ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
 MANY := --hypothesis-profile=many
@@ -49,7 +50,7 @@ browser:  ## install Chromium and its driver, for the test of the report (Debian
 	} || { echo "The test of the report needs Chromium and its driver; on Debian, as root: apt-get install chromium chromium-driver" >&2; exit 1; }
 
 .PHONY: test
-test: $(INSTALLED)  ## run the tests, on all cores or WORKERS of them (minutes)
+test: $(INSTALLED)  ## run the tests in WORKERS processes (minutes)
 	-@$(MAKE) --no-print-directory browser
 	$(BIN)/python -m hornbeam warmup  # once, not in each process
 	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and not alone"

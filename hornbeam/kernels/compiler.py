@@ -4,8 +4,8 @@ By itself Numba turns each function into machine code that Python can call, also
 that only other functions call, optimises it three times (so that it can take reference
 counting out), and does so again for each function that it is inlined into. Kernels
 count no references. So a kernel that another kernel calls stays as Numba's compiler has
-left it, and is optimised and translated as a part of that kernel. This takes 40 % less
-time.
+left it, and is optimised and translated as a part of that kernel. This takes a third
+less time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,6 @@ class _KernelLibrary(JITCodeLibrary):
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
 
 
 class _CalleeLibrary(_KernelLibrary):
