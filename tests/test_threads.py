@@ -111,6 +111,8 @@ def test_a_fork_during_training_can_train():
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_an_interrupt_ends_training_within_a_second(threads):
     script = f"""
+    # A shell starts a command in the background with interrupts ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     data.binned(256)
     def fit(rounds):
         return hornbeam.train({{"nthread": {threads}}}, data, rounds)
