@@ -94,7 +94,7 @@ def grow_tree(
 def _grow_depthwise(
     backend: Backend | ConstrainedBackend, limits: GrowthLimits, columns: ColumnSampler
 ) -> TreeBuilder:
-    tree = TreeBuilder()
+    tree = TreeBuilder.of_root()
     level = np.zeros(1, np.intp)
     depth, leaves = 0, 1
     while level.size > 0 and not limits.deep_enough(depth):

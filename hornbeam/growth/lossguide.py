@@ -172,7 +172,7 @@ class _Lossguide:
 
     def tree(self) -> TreeBuilder:
         """Return the tree."""
-        tree = TreeBuilder()
+        tree = TreeBuilder.of_root()
         order = np.array(self._order, np.intp)
         numbers = np.array(self._numbers, np.intp)
         tree.split(numbers, self._splits[order], self._sets[order], order)

@@ -30,23 +30,36 @@ class TreeBuilder:
         Number of nodes; the arrays may be longer.
     """
 
-    def __init__(self) -> None:
-        self.parent = np.full(127, -1, np.int32)
-        self.left = np.full(127, -1, np.int32)
-        self.splits = np.zeros(127, SPLIT_DTYPE)
-        self.origin = np.full(127, -1, np.intp)
-        self.sets = np.zeros((127, 0), np.uint64)
-        self.n_nodes = 1
+    def __init__(
+        self,
+        left: NDArray[np.int32],
+        parent: NDArray[np.int32],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        origin: NDArray[np.intp],
+        n_nodes: int,
+    ) -> None:
+        self.left, self.parent = left, parent
+        self.splits, self.sets = splits, sets
+        self.origin, self.n_nodes = origin, n_nodes
+
+    @classmethod
+    def of_root(cls) -> TreeBuilder:
+        """Return a tree of the root alone."""
+        return cls(
+            np.full(127, -1, np.int32),
+            np.full(127, -1, np.int32),
+            np.zeros(127, SPLIT_DTYPE),
+            np.zeros((127, 0), np.uint64),
+            np.full(127, -1, np.intp),
+            1,
+        )
 
     @classmethod
     def of(cls, grown: GrownTree) -> TreeBuilder:
         """Return a tree that a backend has grown."""
-        tree = cls()
-        tree.n_nodes = grown.left.size
-        tree.parent, tree.left = grown.parent, grown.left
-        tree.splits, tree.sets = grown.splits, grown.sets
-        tree.origin = np.arange(tree.n_nodes)
-        return tree
+        n_nodes = grown.left.size
+        return cls(*grown, np.arange(n_nodes), n_nodes)
 
     def split(
         self,
@@ -80,16 +93,19 @@ class TreeBuilder:
 
     def keep(self, nodes: NDArray[np.intp], is_leaf: NDArray[np.bool_]) -> TreeBuilder:
         """Return the tree of these nodes, ascending, some of which become leaves."""
-        kept = TreeBuilder()
-        kept.n_nodes = nodes.size
         left, parent = self.left[nodes], self.parent[nodes]
         left = np.where(is_leaf, -1, np.searchsorted(nodes, left))
         parent = np.where(parent < 0, -1, np.searchsorted(nodes, parent))
-        kept.left, kept.parent = left.astype(np.int32), parent.astype(np.int32)
-        kept.splits, kept.sets = self.splits[nodes].copy(), self.sets[nodes].copy()
-        kept.origin = self.origin[nodes]
-        kept.splits[is_leaf] = np.zeros(1, SPLIT_DTYPE)
-        return kept
+        splits = self.splits[nodes]
+        splits[is_leaf] = np.zeros(1, SPLIT_DTYPE)
+        return TreeBuilder(
+            left.astype(np.int32),
+            parent.astype(np.int32),
+            splits,
+            self.sets[nodes],
+            self.origin[nodes],
+            nodes.size,
+        )
 
     def leaves(self) -> NDArray[np.intp]:
         """Return the nodes without children, ascending."""
