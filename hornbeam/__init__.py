@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hornbeam import cpu_count  # noqa: F401  It reads the limits as this is imported.
 from hornbeam.errors import (
     ClusterError,
     DataError,

@@ -12,15 +12,18 @@ from hornbeam.cgroups import group_folders, read
 
 __all__ = ["available_threads", "processor_count"]
 
-#: Environment variables that, for example, joblib sets for parallel processes.
-_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
+#: The values of variables that, for example, joblib sets for parallel processes. As
+#: OpenMP's library does, this one reads them when it loads: Dask sets one of them in
+#: the process that starts workers.
+_VARIABLES = [os.environ.get(n, "") for n in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")]
 
 
 def available_threads() -> int:
     """Return the number of threads that this process should use.
 
     It is the minimum of its number of processors, the CPU quota of its container, and
-    the environment variables ``NUMBA_NUM_THREADS`` and ``OMP_NUM_THREADS``.
+    the environment variables ``NUMBA_NUM_THREADS`` and ``OMP_NUM_THREADS`` as they
+    were when this module was imported.
     """
     return int(min(processor_count(), _limit()))
 
@@ -51,8 +54,8 @@ def _quotas() -> Iterator[int]:
 
 
 def _variables() -> Iterator[int]:
-    for name in _VARIABLES:
+    for setting in _VARIABLES:
         # OpenMP accepts a list with a number for each nesting level.
-        value = os.environ.get(name, "").partition(",")[0].strip()
+        value = setting.partition(",")[0].strip()
         if value.isdecimal() and int(value) > 0:
             yield int(value)

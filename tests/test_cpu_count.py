@@ -15,9 +15,10 @@ ASK = "from hornbeam.cpu_count import available_threads; print(available_threads
 CGROUPS = Path("/sys/fs/cgroup")
 
 
-def asked(*, group=None, **environment):
+def asked(*, group=None, code=ASK, **environment):
     """Return the number that a new process determines, optionally in a cgroup."""
-    code = f"open({str(group)!r}, 'w').write('0'); {ASK}" if group else ASK
+    if group:
+        code = f"open({str(group)!r}, 'w').write('0'); {code}"
     kept = {key: os.environ[key] for key in os.environ if "_NUM_THREADS" not in key}
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -43,6 +44,12 @@ def test_thread_limits_in_the_environment_are_respected(name):
 
 def test_the_smallest_limit_applies():
     assert asked(NUMBA_NUM_THREADS="4096", OMP_NUM_THREADS="1") == 1
+
+
+def test_a_limit_that_dask_sets_for_its_workers_is_not_one_of_this_process():
+    # Each worker's nanny sets it in the process that starts the worker.
+    code = f"import os, hornbeam; os.environ['OMP_NUM_THREADS'] = '1'; {ASK}"
+    assert asked(code=code) == asked()
 
 
 def test_cpu_affinity_is_respected():

@@ -46,10 +46,12 @@ def test_warm_up_reports_its_progress(steps):
 
 def run(script, **environment):
     """Return what a new process prints, as JSON, and what it writes to stderr."""
+    # A Dask cluster that this process started has set OMP_NUM_THREADS.
+    kept = {key: os.environ[key] for key in os.environ if "_NUM_THREADS" not in key}
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=Path(hornbeam.__file__).parents[1],
-        env={**os.environ, **environment},
+        env={**kept, **environment},
         capture_output=True,
         text=True,
     )

@@ -24,6 +24,21 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.alone)
 
 
+#: Variables that a worker's nanny sets in this process for the worker that it starts.
+SET_BY_DASK = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+before = {name: os.environ.get(name) for name in SET_BY_DASK}
+
+
+@pytest.fixture(autouse=True)
+def same_environment():
+    """Leave the processes of later tests the number of threads that they had."""
+    yield
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+
+
 shared = []
 
 
