@@ -182,7 +182,7 @@ class DenseRows(Rows):
             packed, wide = self._builder.unit_hessians(self.n_rows)
             build(rows, nodes, slots, histograms[-1], by_row, packed, wide)
 
-    def root(self) -> TreeRoot:
+    def root(self, *, counts_rows: bool) -> TreeRoot:
         builder, column = self._builder, self._state.columns[0]
         rows = TreeRows(
             self._by_feature,
@@ -191,7 +191,12 @@ class DenseRows(Rows):
             self._partition.rows,
         )
         return TreeRoot(
-            rows, self._partition, builder.blocks, builder.slabs, builder.scratch
+            rows,
+            self._partition,
+            builder.blocks,
+            builder.slabs,
+            builder.scratch,
+            builder.unit_hessians(self.n_rows if counts_rows else 0),
         )
 
     def apply_splits(
@@ -359,8 +364,8 @@ class HistogramBuilder:
             by_row, self._columns, self._starts, self._cells, self._table, self._spread
         )
 
-    def unit_hessians(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def unit_hessians(self, rows: int) -> QuantisedGradients:
         """Return packed pairs of gradient 0 and hessian 1 for each row."""
         if self._ones.size < rows:
             self._ones = np.ones(rows, np.int64)
-        return self._ones[:rows], _NO_WIDE
+        return QuantisedGradients(self._ones[:rows], _NO_WIDE)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.interface import (
     EVERY_FEATURE,
     Backend,
+    Constraints,
     GradientSource,
     GrownTree,
     GrowthLimits,
@@ -35,6 +36,7 @@ from hornbeam.kernels.tree import CELLS_PER_BIN
 
 __all__ = ["HistogramBackend"]
 
+_NO_BOUNDS, _NO_WEIGHTS, _NO_COSTS = np.empty((0, 2)), np.empty(0), np.empty((0, 0))
 #: Memory for the histograms of one training.
 _HISTOGRAM_BYTES = 1 << 30
 
@@ -175,7 +177,7 @@ class HistogramBackend(Backend):
         layout = self._rows.bin_tree(output)
         if layout is not None:
             self._set_layout(layout)
-        self._rules = params.rules
+        self._params, self._rules = params, params.rules
         if features is not self._chosen and not np.array_equal(features, self._chosen):
             self._chosen = features
             # Each column has each row in one bin; the narrowest is summed fastest.
@@ -244,10 +246,29 @@ class HistogramBackend(Backend):
         if self.multi_output_columns == 0:
             self._search = find_splits, self._histograms[0], self._scales[0]
 
-    def grow(self, limits: GrowthLimits, draws: ColumnDraws) -> GrownTree | None:
-        root = self._rows.root() if self.multi_output_columns == 0 else None
+    def grow(
+        self,
+        limits: GrowthLimits,
+        draws: ColumnDraws,
+        constraints: Constraints | None = None,
+    ) -> GrownTree | None:
+        if self.multi_output_columns > 0:
+            return None
+        root = self._rows.root(counts_rows=self._counts_rows)
         if root is None:
             return None
+        params, own = self._params, constraints or Constraints()
+        of_nodes = None
+        if params.counts_rows or own.directions is not None:
+            of_nodes = NodeConstraints(
+                _NO_BOUNDS,
+                _NO_WEIGHTS,
+                np.zeros(self.n_features, np.int8)
+                if own.directions is None
+                else own.directions,
+                _NO_COSTS,
+                one_row=float(self._row_unit),
+            )
         search = TreeSearch(
             self._histograms[0],
             self._candidates,
@@ -256,6 +277,8 @@ class HistogramBackend(Backend):
             self._totals,
             self._scales[0],
             self._rules,
+            of_nodes,
+            own.bounds_follow,
         )
         return self._grower.grow(root, search, limits, draws)
 

@@ -26,6 +26,7 @@ from hornbeam.kernels.sampling import ColumnDraws, DrawKey
 __all__ = [
     "EVERY_FEATURE",
     "Backend",
+    "Constraints",
     "GradientRows",
     "GradientSource",
     "GrownTree",
@@ -159,6 +160,31 @@ class GrowthLimits:
         """Return which splits have enough gain."""
         gains = splits["gain"]
         return (gains > MIN_GAIN) & (self.prunes | (gains >= self.gamma))
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The constraints of all trees of a training.
+
+    Attributes
+    ----------
+    groups
+        (groups, features) bool: features that may interact, which is be on one path
+        from the root to a leaf; None: any may.
+    directions
+        (features,) int8: 1 where predictions must not fall as the feature rises, -1
+        where they must not rise, 0 without constraint; None: none has one.
+    bounds_follow
+        Whether the resulting bounds of weights are updated as the tree grows.
+    costs
+        (features,) float64: the gain that a split needs in addition if no node above
+        uses its feature; None: nothing.
+    """
+
+    groups: NDArray[np.bool_] | None = None
+    directions: NDArray[np.int8] | None = None
+    bounds_follow: bool = False
+    costs: NDArray[np.float64] | None = None
 
 
 class GrownTree(NamedTuple):
@@ -350,11 +376,13 @@ class Backend(NoSplitGradients, ABC):
         0 in multi-output trees.
         """
 
-    def grow(self, limits: GrowthLimits, draws: ColumnDraws) -> GrownTree | None:
-        """Grow the whole tree that has begun; None: the grower has to.
-
-        There are no constraints but the `draws` of columns.
-        """
+    def grow(
+        self,
+        limits: GrowthLimits,
+        draws: ColumnDraws,
+        constraints: Constraints | None = None,
+    ) -> GrownTree | None:
+        """Grow the whole tree that has begun; None: the grower has to."""
         return None
 
     @abstractmethod

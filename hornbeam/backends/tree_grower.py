@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GrownTree, GrowthLimits
 from hornbeam.backends.row_partition import RowPartition
+from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, SplitRules
+from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.sync import SYNC_SIZE
 from hornbeam.kernels.team import Team
@@ -19,10 +21,12 @@ from hornbeam.kernels.tree import (
     N_PENDING,
     STATE_SIZE,
     STATUS,
+    BoundTables,
     GrowthRules,
     HistogramPool,
     TreeBuffers,
     TreeFeatures,
+    TreeLimits,
     TreeRows,
     TreeTables,
     grow_tree,
@@ -56,6 +60,8 @@ class TreeRoot(NamedTuple):
         (slabs, 2, bins) int64: for partial sums of nodes of many rows.
     packed
         (threads, bins of a task) int64, zeros: for packed sums.
+    units
+        A gradient of 0 and a hessian of 1 for each row, where rows are counted.
     """
 
     rows: TreeRows
@@ -63,6 +69,7 @@ class TreeRoot(NamedTuple):
     blocks: NDArray[np.int64]
     slabs: NDArray[np.int64]
     packed: NDArray[np.int64]
+    units: QuantisedGradients
 
 
 class TreeSearch(NamedTuple):
@@ -71,7 +78,7 @@ class TreeSearch(NamedTuple):
     Attributes
     ----------
     histograms
-        (slots, 2, bins) int64.
+        (slots, 2 or 3, bins) int64; rows are counted in the third part.
     candidates
         The most candidates of a feature, plus 1.
     features
@@ -84,6 +91,10 @@ class TreeSearch(NamedTuple):
         (2,) float64: the value of one unit of gradient and hessian sums.
     rules
         Of splits and leaf weights.
+    limits
+        The constraints of splits, of no node; None: none.
+    bounds_follow
+        Whether the bounds of monotone constraints are updated as the tree grows.
     """
 
     histograms: NDArray[np.int64]
@@ -93,6 +104,8 @@ class TreeSearch(NamedTuple):
     every_row: NDArray[np.int64]
     scales: NDArray[np.float64]
     rules: SplitRules
+    limits: NodeConstraints | None
+    bounds_follow: bool
 
 
 class TreeGrower:
@@ -116,6 +129,7 @@ class TreeGrower:
         self._sync = np.zeros(SYNC_SIZE, np.int64)
         self._free = self._every_slot = np.empty(0, np.int64)
         self._tables: TreeTables | None = None
+        self._bounded: BoundTables | None = None
         self._buffers: TreeBuffers | None = None
 
     def grow(
@@ -136,6 +150,7 @@ class TreeGrower:
             root.blocks,
             features_of_task(search.chosen.size, search.candidates, threads),
         )
+        counts_rows = search.histograms.shape[1] > 2
         packs = rows.gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0
         rules = GrowthRules(
             search.rules,
@@ -144,7 +159,7 @@ class TreeGrower:
             limits.max_depth,
             limits.max_leaves,
             limits.lossguide,
-            packs,
+            packs and not counts_rows,
         )
         pool = HistogramPool(search.histograms, root.slabs, self._free_slots(search))
         state = self._state
@@ -152,14 +167,28 @@ class TreeGrower:
         state[:4] = 1, 1, 0, 1
         tables, buffers = self._allocate(root, features, search, 128)
         tables.family[:, 0] = -1, -1, 0, 0
+        limited = self._limit(root, search)
+        if limited is not None:
+            limited.tables.weights[0] = np.nan
+            limited.tables.bounds[0] = -np.inf, np.inf
+            limited.tables.left[:] = -1
         state[STATUS] = FULL
         while state[STATUS] == FULL:
             self._team.run(
-                grow_tree, threads, rows, pool, features, rules, tables, buffers
+                grow_tree,
+                threads,
+                rows,
+                pool,
+                features,
+                rules,
+                limited,
+                tables,
+                buffers,
             )
             if state[STATUS] == FULL:
                 size = 2 * tables.nodes.size
                 tables, buffers = self._allocate(root, features, search, size)
+                limited = self._limit(root, search)
         root.partition.wait(tables.pending[: state[N_PENDING]])
         count = int(state[N_NODES])
         return GrownTree(
@@ -239,3 +268,27 @@ class TreeGrower:
             for name in ("splits", "sets", "queue", "pending"):
                 getattr(tables, name)[:count] = getattr(old, name)[:count]
         return tables
+
+    def _limit(self, root: TreeRoot, search: TreeSearch) -> TreeLimits | None:
+        """Return the constraints of as many nodes as there are tables for; or None."""
+        if search.limits is None:
+            return None
+        size, old = root.partition.table.size, self._bounded
+        if old is None or old.left.size != size:
+            new = self._bounded = BoundTables(
+                np.empty(size),
+                np.empty((size, 2)),
+                np.full(size, -1, np.int32),
+                np.empty(size, np.int8),
+                np.empty((size, 2)),
+                np.empty((size, 2)),
+                np.empty(size, np.uint8),
+            )
+            if old is not None:
+                count = min(size, old.left.size)
+                for name in BoundTables._fields:
+                    getattr(new, name)[:count] = getattr(old, name)[:count]
+        own = self._bounded
+        assert own is not None
+        of_nodes = search.limits._replace(weights=own.weights, bounds=own.bounds)
+        return TreeLimits(of_nodes, own, search.bounds_follow, root.units)

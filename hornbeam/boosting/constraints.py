@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.interface import Constraints
 from hornbeam.data.schema import column_label, listed
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
-from hornbeam.growth.constraints import Constraints
 from hornbeam.params import Parameters
 
 __all__ = ["constraints_of"]

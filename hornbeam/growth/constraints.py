@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend, SplitParams
+from hornbeam.backends.interface import Backend, Constraints, SplitParams
 from hornbeam.growth.tree_builder import TreeBuilder
 from hornbeam.kernels.leaves import bound_nodes
 from hornbeam.kernels.node_constraints import NO_SIDES, NodeConstraints
 
-__all__ = ["ConstrainedBackend", "ConstraintTracker", "Constraints", "MonotoneBounds"]
+__all__ = ["ConstrainedBackend", "ConstraintTracker", "MonotoneBounds", "bounds_in"]
 
 Nodes = NDArray[np.intp]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Constraints:
-    """The constraints of all trees of a training.
-
-    Attributes
-    ----------
-    groups
-        (groups, features) bool: features that may interact, which is be on one path
-        from the root to a leaf; None: any may.
-    directions
-        (features,) int8: 1 where predictions must not fall as the feature rises, -1
-        where they must not rise, 0 without constraint; None: none has one.
-    bounds_follow
-        Whether the resulting bounds of weights are updated as the tree grows.
-    costs
-        (features,) float64: the gain that a split needs in addition if no node above
-        uses its feature; None: nothing.
-    """
-
-    groups: NDArray[np.bool_] | None = None
-    directions: NDArray[np.int8] | None = None
-    bounds_follow: bool = False
-    costs: NDArray[np.float64] | None = None
 
 
 class ConstraintTracker:
@@ -87,8 +61,9 @@ class ConstraintTracker:
                 self._directions = constraints.directions
             #: The weight of each node in each column; NaN at the root.
             self._weights = np.full((64, columns), np.nan)
-            #: The weights of its children, or of those that it would get.
-            self._sides = np.zeros((64, columns, 2))
+            #: The weights of its children, or of those that it would get,
+            #: (nodes, columns, 2).
+            self.sides = np.zeros((64, columns, 2))
 
     def add_children(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
         """Enter the children of split nodes."""
@@ -104,10 +79,10 @@ class ConstraintTracker:
             self._fitting[left] = self._fitting[left + 1] = fitting
         if self._is_limited:
             self._weights = _at_least(self._weights, last)
-            self._weights[left] = self._sides[nodes, :, 0]
-            self._weights[left + 1] = self._sides[nodes, :, 1]
+            self._weights[left] = self.sides[nodes, :, 0]
+            self._weights[left + 1] = self.sides[nodes, :, 1]
         if self._monotone is not None:
-            self._monotone.add_children(nodes, features, left, self._sides[nodes])
+            self._monotone.add_children(nodes, features, left, self.sides[nodes])
 
     def set_best(
         self, nodes: Nodes, splits: NDArray[Any], limits: NodeConstraints | None
@@ -118,10 +93,10 @@ class ConstraintTracker:
         sides = limits.sides
         if not self._is_multi_output:
             sides = np.stack([splits["left_weight"], splits["right_weight"]], axis=1)
-        self._sides = _at_least(self._sides, int(nodes[-1]) + 1)
-        self._sides[nodes] = sides.reshape(nodes.size, -1, 2)
+        self.sides = _at_least(self.sides, int(nodes[-1]) + 1)
+        self.sides[nodes] = sides.reshape(nodes.size, -1, 2)
         if self._monotone is not None:
-            self._monotone.set_best(nodes, splits, self._sides[nodes])
+            self._monotone.set_best(nodes, splits, self.sides[nodes])
 
     def allowed(
         self, nodes: Nodes, drawn: NDArray[np.uint8] | None
@@ -160,21 +135,6 @@ class ConstraintTracker:
             if self._is_multi_output
             else NO_SIDES,
         )
-
-    def bounds_in(self, tree: TreeBuilder) -> NDArray[np.float64] | None:
-        """Return the bounds of the nodes of the complete tree, (columns, nodes, 2).
-
-        None: there are none.
-        """
-        if self._monotone is None:
-            return None
-        left = tree.left[: tree.n_nodes].astype(np.intp)
-        inner = np.flatnonzero(left >= 0)
-        sides = self._sides[tree.origin[inner]]
-        order = MonotoneBounds.of(self._constraints, self._sides.shape[1])
-        assert order is not None
-        order.add_children(inner, tree.splits["feature"][inner], left[inner], sides)
-        return order.bounds()
 
 
 class MonotoneBounds:
@@ -259,6 +219,31 @@ class MonotoneBounds:
         return bounds
 
 
+def bounds_in(
+    tree: TreeBuilder, constraints: Constraints | None, sides: Floats | None = None
+) -> NDArray[np.float64] | None:
+    """Return the least and the largest weight of each node, (columns, nodes, 2).
+
+    `sides`, (nodes of the backend, columns, 2), are the weights of the children of
+    splits in multi-output trees. Returns None where no constraint is monotone.
+    """
+    if constraints is None or constraints.directions is None:
+        return None
+    left = tree.left[: tree.n_nodes].astype(np.intp)
+    inner = np.flatnonzero(left >= 0)
+    splits = tree.splits[inner]
+    if sides is None:
+        weights = np.stack([splits["left_weight"], splits["right_weight"]], axis=1)
+        own = weights[:, None]
+    else:
+        own = sides[tree.origin[inner]]
+    bounds = MonotoneBounds(
+        constraints.directions, own.shape[1], constraints.bounds_follow
+    )
+    bounds.add_children(inner, splits["feature"], left[inner], own)
+    return bounds.bounds()
+
+
 AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
 
 
@@ -327,9 +312,10 @@ class ConstrainedBackend:
         self._backend.apply_splits(nodes, splits, sets, left)
         self._tracker.add_children(nodes, splits, left)
 
-    def bounds(self, tree: TreeBuilder) -> NDArray[np.float64] | None:
-        """Return the minimum and maximum weight of each node, (columns, nodes, 2).
+    @property
+    def sides(self) -> NDArray[np.float64] | None:
+        """The weights of the children of splits, (nodes of the backend, columns, 2).
 
-        None: there are no bounds.
+        None in trees of one output, whose splits have them.
         """
-        return self._tracker.bounds_in(tree)
+        return self._tracker.sides if self._backend.multi_output_columns > 0 else None
