@@ -38,6 +38,7 @@ _TASK_COLUMNS = 40
 #: Most packed histogram bins of one task.
 _SCRATCH_BINS = 1 << 16
 _NO_WIDE = np.empty((2, 0), np.int64)
+_NO_UNITS = QuantisedGradients(np.empty(0, np.int64), _NO_WIDE)
 
 
 class DenseRows(Rows):
@@ -196,7 +197,7 @@ class DenseRows(Rows):
             builder.blocks,
             builder.slabs,
             builder.scratch,
-            builder.unit_hessians(self.n_rows if counts_rows else 0),
+            builder.unit_hessians(self.n_rows) if counts_rows else _NO_UNITS,
         )
 
     def apply_splits(

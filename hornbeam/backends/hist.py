@@ -36,7 +36,6 @@ from hornbeam.kernels.tree import CELLS_PER_BIN
 
 __all__ = ["HistogramBackend"]
 
-_NO_BOUNDS, _NO_WEIGHTS, _NO_COSTS = np.empty((0, 2)), np.empty(0), np.empty((0, 0))
 #: Memory for the histograms of one training.
 _HISTOGRAM_BYTES = 1 << 30
 
@@ -257,18 +256,10 @@ class HistogramBackend(Backend):
         root = self._rows.root(counts_rows=self._counts_rows)
         if root is None:
             return None
-        params, own = self._params, constraints or Constraints()
         of_nodes = None
-        if params.counts_rows or own.directions is not None:
-            of_nodes = NodeConstraints(
-                _NO_BOUNDS,
-                _NO_WEIGHTS,
-                np.zeros(self.n_features, np.int8)
-                if own.directions is None
-                else own.directions,
-                _NO_COSTS,
-                one_row=float(self._row_unit),
-            )
+        if constraints is not None or self._params.counts_rows:
+            own = constraints or Constraints()
+            of_nodes = own.limits(self._params, self.n_features, self._row_unit)
         search = TreeSearch(
             self._histograms[0],
             self._candidates,
@@ -278,7 +269,7 @@ class HistogramBackend(Backend):
             self._scales[0],
             self._rules,
             of_nodes,
-            own.bounds_follow,
+            constraints,
         )
         return self._grower.grow(root, search, limits, draws)
 

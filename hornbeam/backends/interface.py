@@ -25,6 +25,7 @@ from hornbeam.kernels.sampling import ColumnDraws, DrawKey
 
 __all__ = [
     "EVERY_FEATURE",
+    "NO_FEATURES",
     "Backend",
     "Constraints",
     "GradientRows",
@@ -40,6 +41,8 @@ __all__ = [
 
 #: The mask that kernels take where each node may use each feature of the tree.
 EVERY_FEATURE = np.empty((0, 0), np.uint8)
+#: No sets of features.
+NO_FEATURES = np.empty((0, 0), np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +172,8 @@ class Constraints:
     Attributes
     ----------
     groups
-        (groups, features) bool: features that may interact, which is be on one path
-        from the root to a leaf; None: any may.
+        (groups, words) uint64: sets of features that may interact, which is be on one
+        path from the root to a leaf; None: any may.
     directions
         (features,) int8: 1 where predictions must not fall as the feature rises, -1
         where they must not rise, 0 without constraint; None: none has one.
@@ -181,10 +184,32 @@ class Constraints:
         uses its feature; None: nothing.
     """
 
-    groups: NDArray[np.bool_] | None = None
+    groups: NDArray[np.uint64] | None = None
     directions: NDArray[np.int8] | None = None
     bounds_follow: bool = False
     costs: NDArray[np.float64] | None = None
+
+    @property
+    def follow_paths(self) -> bool:
+        """Whether those of a node depend on the features on the path to it."""
+        return self.groups is not None or self.costs is not None
+
+    def limits(
+        self, params: SplitParams, n_features: int, row_unit: int = 1
+    ) -> NodeConstraints | None:
+        """Return those of the split search, as yet of no node; None: none."""
+        if not params.counts_rows and self.directions is None and self.costs is None:
+            return None
+        directions, costs = self.directions, self.costs
+        return NodeConstraints(
+            np.empty((0, 2)),
+            np.empty(0),
+            np.zeros(n_features, np.int8) if directions is None else directions,
+            np.empty(0) if costs is None else costs,
+            NO_FEATURES,
+            params.rows_cost,
+            float(row_unit),
+        )
 
 
 class GrownTree(NamedTuple):

@@ -7,7 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GrownTree, GrowthLimits
+from hornbeam.backends.interface import (
+    NO_FEATURES,
+    Constraints,
+    GrownTree,
+    GrowthLimits,
+)
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, SplitRules
@@ -92,9 +97,9 @@ class TreeSearch(NamedTuple):
     rules
         Of splits and leaf weights.
     limits
-        The constraints of splits, of no node; None: none.
-    bounds_follow
-        Whether the bounds of monotone constraints are updated as the tree grows.
+        The constraints of the split search, as yet of no node; None: none.
+    constraints
+        Of the tree; None: none.
     """
 
     histograms: NDArray[np.int64]
@@ -105,7 +110,7 @@ class TreeSearch(NamedTuple):
     scales: NDArray[np.float64]
     rules: SplitRules
     limits: NodeConstraints | None
-    bounds_follow: bool
+    constraints: Constraints | None
 
 
 class TreeGrower:
@@ -142,10 +147,13 @@ class TreeGrower:
         """Return the tree that grows from this root; see `Backend.grow`."""
         rows = root.rows
         threads = self._team.threads_for(rows.rows.shape[1] * rows.columns.chosen.size)
+        constraints = search.constraints
+        groups = None if constraints is None else constraints.groups
         features = TreeFeatures(
             search.features,
             search.chosen,
             draws,
+            NO_FEATURES if groups is None else groups,
             search.every_row,
             root.blocks,
             features_of_task(search.chosen.size, search.candidates, threads),
@@ -167,8 +175,10 @@ class TreeGrower:
         state[:4] = 1, 1, 0, 1
         tables, buffers = self._allocate(root, features, search, 128)
         tables.family[:, 0] = -1, -1, 0, 0
-        limited = self._limit(root, search)
-        if limited is not None:
+        tables.used[0] = 0
+        limited = None
+        if search.limits is not None:
+            limited = self._limit(root, search.limits, constraints)
             limited.tables.weights[0] = np.nan
             limited.tables.bounds[0] = -np.inf, np.inf
             limited.tables.left[:] = -1
@@ -188,7 +198,8 @@ class TreeGrower:
             if state[STATUS] == FULL:
                 size = 2 * tables.nodes.size
                 tables, buffers = self._allocate(root, features, search, size)
-                limited = self._limit(root, search)
+                if search.limits is not None:
+                    limited = self._limit(root, search.limits, constraints)
         root.partition.wait(tables.pending[: state[N_PENDING]])
         count = int(state[N_NODES])
         return GrownTree(
@@ -212,9 +223,15 @@ class TreeGrower:
     ) -> tuple[TreeTables, TreeBuffers]:
         """Return tables of at least this many nodes, and buffers that go with them."""
         root.partition.reserve(nodes)
-        if self._tables is None or self._tables.nodes is not root.partition.table:
-            self._tables = self._new_tables(root.partition, self._tables)
+        old, words = self._tables, 0
+        if search.constraints is not None and search.constraints.follow_paths:
+            words = -(-search.features.size // 64)
+        if old is not None and old.used.shape[1] != words:
+            old = None
+        if old is None or old.nodes is not root.partition.table:
+            self._tables = self._new_tables(root.partition, old, words)
             self._buffers = None
+        assert self._tables is not None
         tables, buffers = self._tables, self._buffers
         parts = -(-features.chosen.size // features.block)
         blocks, team = features.blocks.size - 1, self._team.size
@@ -248,7 +265,7 @@ class TreeGrower:
         return tables, buffers
 
     def _new_tables(
-        self, partition: RowPartition, old: TreeTables | None
+        self, partition: RowPartition, old: TreeTables | None, path_words: int
     ) -> TreeTables:
         """Return tables of the size of the partition's, with the old ones' contents."""
         size = partition.table.size
@@ -257,6 +274,7 @@ class TreeGrower:
             partition.lefts,
             np.zeros(size, SPLIT_DTYPE),
             np.zeros((size, self._words), np.uint64 if self._words else np.uint8),
+            np.empty((size, path_words), np.uint64),
             np.empty((4, size), np.int64),
             np.empty(size, np.int64),
             np.empty(size, np.int64),
@@ -265,14 +283,14 @@ class TreeGrower:
         if old is not None:
             count = min(size, old.splits.size)
             tables.family[:, :count] = old.family[:, :count]
-            for name in ("splits", "sets", "queue", "pending"):
+            for name in ("splits", "sets", "used", "queue", "pending"):
                 getattr(tables, name)[:count] = getattr(old, name)[:count]
         return tables
 
-    def _limit(self, root: TreeRoot, search: TreeSearch) -> TreeLimits | None:
-        """Return the constraints of as many nodes as there are tables for; or None."""
-        if search.limits is None:
-            return None
+    def _limit(
+        self, root: TreeRoot, limits: NodeConstraints, constraints: Constraints | None
+    ) -> TreeLimits:
+        """Return the constraints of as many nodes as there are tables for."""
         size, old = root.partition.table.size, self._bounded
         if old is None or old.left.size != size:
             new = self._bounded = BoundTables(
@@ -290,5 +308,9 @@ class TreeGrower:
                     getattr(new, name)[:count] = getattr(old, name)[:count]
         own = self._bounded
         assert own is not None
-        of_nodes = search.limits._replace(weights=own.weights, bounds=own.bounds)
-        return TreeLimits(of_nodes, own, search.bounds_follow, root.units)
+        assert self._tables is not None
+        of_nodes = limits._replace(
+            weights=own.weights, bounds=own.bounds, used=self._tables.used
+        )
+        follows = constraints is not None and constraints.bounds_follow
+        return TreeLimits(of_nodes, own, follows, root.units)

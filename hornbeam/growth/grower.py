@@ -65,10 +65,7 @@ def grow_tree(
     """
     backend.begin_tree(output, params, columns.columns, sample)
     grown, draws, sides = None, columns.draws(), None
-    if draws is not None and (
-        constraints is None
-        or (constraints.groups is None and constraints.costs is None)
-    ):
+    if draws is not None:
         grown = backend.grow(limits, draws, constraints)
     if grown is not None:
         tree = TreeBuilder.of(grown)
@@ -95,7 +92,7 @@ def grow_tree(
         cuts,
         params,
         learning_rate,
-        bounds_in(tree, constraints, sides),
+        None if constraints is None else bounds_in(tree, constraints, sides),
         None if constants is None else partial(constants, output),
     )
     values = finished.value[finished.left < 0]

@@ -26,6 +26,7 @@ from hornbeam.kernels.histogram import (
     build_histograms,
     take_from_parent,
 )
+from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import (
     BLOCK_ROWS,
@@ -194,6 +195,8 @@ class TreeFeatures(NamedTuple):
         (chosen,) uint64: the features of the tree, ascending.
     draws
         Of those that a node may use.
+    groups
+        (groups, words) uint64: sets of features that may interact; (0, 0): all may.
     every_row
         (2,) int64: begin and end of histogram bins that count each row once.
     blocks
@@ -205,6 +208,7 @@ class TreeFeatures(NamedTuple):
     table: NDArray[Any]
     chosen: NDArray[np.uint64]
     draws: ColumnDraws
+    groups: NDArray[np.uint64]
     every_row: NDArray[np.int64]
     blocks: NDArray[np.int64]
     block: int
@@ -224,6 +228,9 @@ class TreeTables(NamedTuple):
     sets
         (nodes, words) uint64: the categories that go right in these; or (nodes, 0)
         uint8 where no feature is categorical.
+    used
+        (nodes, words) uint64: the features on the path to each node; (nodes, 0) where
+        no constraint depends on them.
     family
         (4, nodes) int64: the parent, the slot or -1, the sum of hessians, the depth.
     queue
@@ -238,6 +245,7 @@ class TreeTables(NamedTuple):
     lefts: NDArray[np.uint64]
     splits: NDArray[Any]
     sets: NDArray[Any]
+    used: NDArray[np.uint64]
     family: NDArray[np.int64]
     queue: NDArray[np.int64]
     pending: NDArray[np.int64]
@@ -453,6 +461,7 @@ def _enter_nodes(batch, count, features, tables):
             tables.nodes,
             tables.lefts,
         )
+        extend_path(node, split["feature"], left, tables.used)
         for child in range(left, left + 2):
             family[_PARENT, child] = node
             family[_SLOT, child] = -1
@@ -782,8 +791,17 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
             buffers.columns[thread_id],
             buffers.allowed[thread_id],
         )
+    # The root may use any feature: one without a group does not interact with others.
+    has_group = features.groups.size > 0 and node > 0
+    if has_group:
+        own_features = buffers.allowed[thread_id]
+        if not draws_some:
+            for feature in range(own_features.size):
+                own_features[feature] = 1
+        allow_together(tables.used[node], features.groups, own_features)
     # No rows stand for all features.
-    allowed = buffers.allowed[thread_id : thread_id + np.int64(draws_some)]
+    rows_of_mask = np.int64(draws_some or has_group)
+    allowed = buffers.allowed[thread_id : thread_id + rows_of_mask]
     if _is_packed(tables, node, rules):
         own = SplitBuffers(
             buffers.values[thread_id],

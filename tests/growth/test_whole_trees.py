@@ -114,12 +114,15 @@ CONSTRAINTS = st.fixed_dictionaries(
         "monotone_constraints_method": st.sampled_from(["basic", "intermediate"]),
         "min_samples_leaf": st.sampled_from([0, 0, 30]),
         "path_smooth": st.sampled_from([0.0, 0.0, 4.0]),
+        "interaction_constraints": st.sampled_from(["", "[[0], [1, 2]]", "[[0, 2]]"]),
+        "feature_costs": st.sampled_from([(), (0.0, 9.0), {2: 1.0}]),
+        "feature_costs_for": st.sampled_from(["model", "rows"]),
     }
 )
 
 
 @given(kind=st.sampled_from(sorted(TABLES)), params=PARAMETERS, limits=CONSTRAINTS)
-@examples(25)
+@examples(60)
 def test_every_constraint_gives_the_same_trees(kind, params, limits):
     with pytest.MonkeyPatch.context() as patch:
         calls = grown_in_one_call.__wrapped__(patch)

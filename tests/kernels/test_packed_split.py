@@ -154,7 +154,11 @@ def test_the_split_under_constraints_is_that_of_the_wide_histogram(rows, few):
     rules = split_rules(1.0, 0.0, 0.0, 1.0, 4, 64, 3.0, 2.0)
     for bounds in ((-np.inf, np.inf), (-0.5, 0.25)):
         limits = NodeConstraints(
-            np.array([bounds]), np.array([0.1]), directions, np.empty((0, 0))
+            np.array([bounds]),
+            np.array([0.1]),
+            directions,
+            np.empty(0),
+            np.empty((0, 0), np.uint64),
         )
         for seed in range(4 if COMPILED and rows < 1000 else 1):
             node = Node(rows, seed, missing=seed % 2 * 0.3, signal=seed % 4 > 1)
