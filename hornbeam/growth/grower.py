@@ -64,9 +64,8 @@ def grow_tree(
     packed histograms.
     """
     backend.begin_tree(output, params, columns.columns, sample)
-    grown, draws, sides = None, columns.draws(), None
-    if draws is not None:
-        grown = backend.grow(limits, draws, constraints)
+    sides = None
+    grown = backend.grow(limits, columns.draws, constraints)
     if grown is not None:
         tree = TreeBuilder.of(grown)
         nodes = owners = tree.leaves()
