@@ -64,6 +64,11 @@ _CONSTRAINED: dict[str, Any] = {
     "monotone_constraints": (1,),
     "min_samples_leaf": 2,
 }
+#: With bins of one byte, and of two.
+_CONSTRAINTS: tuple[dict[str, Any], ...] = (
+    _CONSTRAINED,
+    {**_CONSTRAINED, "max_bin": 300},
+)
 _CONSTRAINED_EXACT: dict[str, Any] = {**_CONSTRAINED, "tree_method": "exact"}
 _SAMPLED = {"subsample": 0.5, "colsample_bytree": 0.7, "colsample_bynode": 0.7}
 
@@ -192,7 +197,7 @@ def _jobs() -> Iterator[Job]:
     for X in tables:
         yield partial(_fit_linear, X)
         yield partial(_explain, X)
-        for params in (*_FITS, _CONSTRAINED, _CONSTRAINED_EXACT):
+        for params in (*_FITS, *_CONSTRAINTS, _CONSTRAINED_EXACT):
             yield partial(_fit, params, X)
     yield partial(_fit, _MULTI_OUTPUT, wide)
     yield partial(_fit, _CONSTRAINED_MULTI_OUTPUT, wide)
@@ -203,7 +208,8 @@ def _jobs() -> Iterator[Job]:
         coded[:, 3] = _rng().integers(9, size=len(X))
         yield partial(_fit, _MULTI_OUTPUT, coded, feature_types=types)
     yield partial(_fit, _CONSTRAINED_MULTI_OUTPUT, coded, feature_types=types)
-    for params in (*_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}, _CONSTRAINED):
+    plain = *_FITS[:2], {**_FITS[1], "grow_policy": "lossguide"}
+    for params in (*plain, *_CONSTRAINTS):
         yield partial(_fit, params, coded, feature_types=types)
         yield partial(_fit_sparse, params)
     # Objectives that a program registered are not in the processes that
@@ -299,7 +305,7 @@ def _fit(params: dict[str, Any], X: Any, **info: Any) -> None:
         booster.inplace_predict(X)
         booster.inplace_predict(X[:1])
         without_refit = params in (
-            _CONSTRAINED,
+            *_CONSTRAINTS,
             _CONSTRAINED_EXACT,
             _MULTI_OUTPUT,
             _CONSTRAINED_MULTI_OUTPUT,

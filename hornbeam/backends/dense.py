@@ -38,6 +38,7 @@ _TASK_COLUMNS = 40
 #: Most packed histogram bins of one task.
 _SCRATCH_BINS = 1 << 16
 _NO_WIDE = np.empty((2, 0), np.int64)
+_NO_UNITS = QuantisedGradients(np.empty(0, np.int64), _NO_WIDE)
 
 
 class DenseRows(Rows):
@@ -182,7 +183,7 @@ class DenseRows(Rows):
             packed, wide = self._builder.unit_hessians(self.n_rows)
             build(rows, nodes, slots, histograms[-1], by_row, packed, wide)
 
-    def root(self) -> TreeRoot:
+    def root(self, *, counts_rows: bool) -> TreeRoot:
         builder, column = self._builder, self._state.columns[0]
         rows = TreeRows(
             self._by_feature,
@@ -197,6 +198,7 @@ class DenseRows(Rows):
             builder.blocks,
             builder.slabs,
             builder.scratch,
+            builder.unit_hessians(self.n_rows) if counts_rows else _NO_UNITS,
         )
 
     def apply_splits(
@@ -364,8 +366,8 @@ class HistogramBuilder:
             by_row, self._columns, self._starts, self._cells, self._table, self._spread
         )
 
-    def unit_hessians(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def unit_hessians(self, rows: int) -> QuantisedGradients:
         """Return packed pairs of gradient 0 and hessian 1 for each row."""
         if self._ones.size < rows:
             self._ones = np.ones(rows, np.int64)
-        return self._ones[:rows], _NO_WIDE
+        return QuantisedGradients(self._ones[:rows], _NO_WIDE)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.interface import (
     EVERY_FEATURE,
     Backend,
+    Constraints,
     GradientSource,
     GrownTree,
     GrowthLimits,
@@ -175,7 +176,7 @@ class HistogramBackend(Backend):
         layout = self._rows.bin_tree(output)
         if layout is not None:
             self._set_layout(layout)
-        self._rules = params.rules
+        self._params, self._rules = params, params.rules
         if features is not self._chosen and not np.array_equal(features, self._chosen):
             self._chosen = features
             # Each column has each row in one bin; the narrowest is summed fastest.
@@ -244,11 +245,21 @@ class HistogramBackend(Backend):
             self._search = find_splits, self._histograms[0], self._scales[0]
 
     def grow(
-        self, limits: GrowthLimits, draws: ColumnDraws, learning_rate: float | None
+        self,
+        limits: GrowthLimits,
+        draws: ColumnDraws,
+        learning_rate: float | None,
+        constraints: Constraints | None = None,
     ) -> GrownTree | None:
-        root = self._rows.root() if self.multi_output_columns == 0 else None
+        if self.multi_output_columns > 0:
+            return None
+        root = self._rows.root(counts_rows=self._counts_rows)
         if root is None:
             return None
+        of_nodes = None
+        if constraints is not None or self._params.counts_rows:
+            own = constraints or Constraints()
+            of_nodes = own.limits(self._params, self.n_features, self._row_unit)
         search = TreeSearch(
             self._histograms[0],
             self._free,
@@ -259,6 +270,8 @@ class HistogramBackend(Backend):
             self._scales[0],
             self._leaf_scales[0, 0],
             self._rules,
+            of_nodes,
+            constraints,
         )
         return self._grower.grow(root, search, limits, draws, learning_rate)
 

@@ -26,7 +26,9 @@ from hornbeam.kernels.sampling import ColumnDraws, DrawKey
 
 __all__ = [
     "EVERY_FEATURE",
+    "NO_FEATURES",
     "Backend",
+    "Constraints",
     "GradientRows",
     "GradientSource",
     "GrownTree",
@@ -40,6 +42,8 @@ __all__ = [
 
 #: The mask that kernels take where each node may use each feature of the tree.
 EVERY_FEATURE = np.empty((0, 0), np.uint8)
+#: No sets of features.
+NO_FEATURES = np.empty((0, 0), np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,53 @@ class GrowthLimits:
         """Return which splits have enough gain."""
         gains = splits["gain"]
         return (gains > MIN_GAIN) & (self.prunes | (gains >= self.gamma))
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The constraints of all trees of a training.
+
+    Attributes
+    ----------
+    groups
+        (groups, words) uint64: sets of features that may interact, which is be on one
+        path from the root to a leaf; None: any may.
+    directions
+        (features,) int8: 1 where predictions must not fall as the feature rises, -1
+        where they must not rise, 0 without constraint; None: none has one.
+    bounds_follow
+        Whether the resulting bounds of weights are updated as the tree grows.
+    costs
+        (features,) float64: the gain that a split needs in addition if no node above
+        uses its feature; None: nothing.
+    """
+
+    groups: NDArray[np.uint64] | None = None
+    directions: NDArray[np.int8] | None = None
+    bounds_follow: bool = False
+    costs: NDArray[np.float64] | None = None
+
+    @property
+    def follow_paths(self) -> bool:
+        """Whether those of a node depend on the features on the path to it."""
+        return self.groups is not None or self.costs is not None
+
+    def limits(
+        self, params: SplitParams, n_features: int, row_unit: int = 1
+    ) -> NodeConstraints | None:
+        """Return those of the split search, as yet of no node; None: none."""
+        if not params.counts_rows and self.directions is None and self.costs is None:
+            return None
+        directions, costs = self.directions, self.costs
+        return NodeConstraints(
+            np.empty((0, 2)),
+            np.empty(0),
+            np.zeros(n_features, np.int8) if directions is None else directions,
+            np.empty(0) if costs is None else costs,
+            NO_FEATURES,
+            params.rows_cost,
+            float(row_unit),
+        )
 
 
 class GrownTree(NamedTuple):
@@ -360,12 +411,16 @@ class Backend(NoSplitGradients, ABC):
         """
 
     def grow(
-        self, limits: GrowthLimits, draws: ColumnDraws, learning_rate: float | None
+        self,
+        limits: GrowthLimits,
+        draws: ColumnDraws,
+        learning_rate: float | None,
+        constraints: Constraints | None = None,
     ) -> GrownTree | None:
         """Grow the whole tree that has begun; None: the grower has to.
 
-        There are no constraints but the `draws` of columns. With a `learning_rate` the
-        nodes are weighed, as `sum_leaves` and `kernels.leaves` would do it.
+        With a `learning_rate` the nodes are weighed, as `sum_leaves` and
+        `kernels.leaves` would do it without bounds of weights.
         """
         return None
 

@@ -41,7 +41,7 @@ __all__ = [
 Pair = tuple[Any, Any]
 
 _NO_PACKED, _NO_WIDE = np.empty(0, np.int64), np.empty((2, 0), np.int64)
-_NO_SINGLES, _NO_DOUBLES = np.empty((2, 0), np.float32), np.empty((2, 0))
+_NO_SINGLES, _NO_DOUBLES = np.empty(0, np.float32), np.empty(0)
 
 
 def run_rows(team: Team, kernel: Any, rows: int, *arguments: Any) -> None:
@@ -153,9 +153,10 @@ class GradientColumn:
 
     def leaf_gradients(self) -> LeafGradients:
         """Return the gradients and hessians that leaves are summed of."""
-        if self._pair[0].dtype == np.float32:
-            return LeafGradients(*self._pair, *_NO_DOUBLES)
-        return LeafGradients(*_NO_SINGLES, *self._pair)
+        g, h = self._pair
+        if g.dtype == np.float32:
+            return LeafGradients(g, h, _NO_DOUBLES, _NO_DOUBLES)
+        return LeafGradients(_NO_SINGLES, _NO_SINGLES, g, h)
 
     def sum_leaves(
         self, leaf_of: NDArray[np.uint32], n_leaves: int

@@ -151,8 +151,11 @@ class Rows(NoSplitGradients, ABC):
         column. Bins of features that the tree does not use stay as they are.
         """
 
-    def root(self) -> TreeRoot | None:
-        """Return the root of the tree that has begun; None: rows are not in memory."""
+    def root(self, *, counts_rows: bool) -> TreeRoot | None:
+        """Return the root of the tree that has begun; None: rows are not in memory.
+
+        `counts_rows` is whether histograms have a third part, the numbers of rows.
+        """
         return None
 
     @abstractmethod

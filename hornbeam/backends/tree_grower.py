@@ -7,10 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GrownTree, GrowthLimits
+from hornbeam.backends.interface import (
+    NO_FEATURES,
+    Constraints,
+    GrownTree,
+    GrowthLimits,
+)
 from hornbeam.backends.row_partition import RowPartition
+from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, TASK_ROWS, SplitRules
 from hornbeam.kernels.leaves import NodeColumns
+from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.sync import SYNC_SIZE
 from hornbeam.kernels.team import Team
@@ -22,12 +29,14 @@ from hornbeam.kernels.tree_tables import (
     N_PENDING,
     STATE_SIZE,
     STATUS,
+    BoundTables,
     GrowthRules,
     HistogramPool,
     LeafGradients,
     TreeBuffers,
     TreeFeatures,
     TreeLeaves,
+    TreeLimits,
     TreeRows,
     TreeTables,
 )
@@ -63,6 +72,8 @@ class TreeRoot(NamedTuple):
         (slabs, 2, bins) int64: for partial sums of nodes of many rows.
     packed
         (threads, bins of a task) int64, zeros: for packed sums.
+    units
+        A gradient of 0 and a hessian of 1 for each row, where rows are counted.
     """
 
     rows: TreeRows
@@ -71,6 +82,7 @@ class TreeRoot(NamedTuple):
     blocks: NDArray[np.int64]
     slabs: NDArray[np.int64]
     packed: NDArray[np.int64]
+    units: QuantisedGradients
 
 
 class TreeSearch(NamedTuple):
@@ -79,7 +91,7 @@ class TreeSearch(NamedTuple):
     Attributes
     ----------
     histograms
-        (slots, 2, bins) int64.
+        (slots, 2 or 3, bins) int64; rows are counted in the third part.
     free
         (slots + 1,) int64: a stack of free slots; its last number is its height.
     candidates
@@ -96,6 +108,10 @@ class TreeSearch(NamedTuple):
         (2,) float64: the same of the sums of leaves.
     rules
         Of splits and leaf weights.
+    limits
+        The constraints of the split search, as yet of no node; None: none.
+    constraints
+        Of the tree; None: none.
     """
 
     histograms: NDArray[np.int64]
@@ -107,6 +123,8 @@ class TreeSearch(NamedTuple):
     scales: NDArray[np.float64]
     leaf_scales: NDArray[np.float64]
     rules: SplitRules
+    limits: NodeConstraints | None
+    constraints: Constraints | None
 
 
 class TreeGrower:
@@ -133,6 +151,7 @@ class TreeGrower:
         self._leaves: tuple[Any, ...] = ()
         #: (columns, nodes) of each type: left, parent and `NodeColumns`.
         self._columns: list[NDArray[Any]] = []
+        self._bounded: BoundTables | None = None
         self._buffers: TreeBuffers | None = None
 
     def grow(
@@ -146,14 +165,18 @@ class TreeGrower:
         """Return the tree that grows from this root; see `Backend.grow`."""
         rows = root.rows
         threads = self._team.threads_for(rows.rows.shape[1] * rows.columns.chosen.size)
+        constraints = search.constraints
+        groups = None if constraints is None else constraints.groups
         features = TreeFeatures(
             search.features,
             search.chosen,
             draws,
+            NO_FEATURES if groups is None else groups,
             search.every_row,
             root.blocks,
             features_of_task(search.chosen.size, search.candidates, threads),
         )
+        counts_rows = search.histograms.shape[1] > 2
         packs = rows.gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0
         rules = GrowthRules(
             search.rules,
@@ -162,7 +185,7 @@ class TreeGrower:
             limits.max_depth,
             limits.max_leaves,
             limits.lossguide,
-            packs,
+            packs and not counts_rows,
         )
         pool = HistogramPool(search.histograms, root.slabs, search.free)
         state = self._state
@@ -170,6 +193,13 @@ class TreeGrower:
         state[:4] = 1, 1, 0, 1
         tables, buffers = self._allocate(root, features, search, 128)
         tables.family[:, 0] = -1, -1, 0, 0
+        tables.used[0] = 0
+        limited = None
+        if search.limits is not None:
+            limited = self._limit(root, search.limits, constraints)
+            limited.tables.weights[0] = np.nan
+            limited.tables.bounds[0] = -np.inf, np.inf
+            limited.tables.left[:] = -1
         state[STATUS] = FULL
         while state[STATUS] == FULL:
             leaves = TreeLeaves(
@@ -180,11 +210,22 @@ class TreeGrower:
                 *self._leaves,
             )
             self._team.run(
-                grow_tree, threads, rows, pool, features, rules, tables, buffers, leaves
+                grow_tree,
+                threads,
+                rows,
+                pool,
+                features,
+                rules,
+                limited,
+                tables,
+                buffers,
+                leaves,
             )
             if state[STATUS] == FULL:
                 size = 2 * tables.nodes.size
                 tables, buffers = self._allocate(root, features, search, size)
+                if search.limits is not None:
+                    limited = self._limit(root, search.limits, constraints)
         count = int(state[N_NODES])
         splits, sets = tables.splits[:count], tables.sets[:count].view(np.uint64)
         if learning_rate is None:
@@ -202,10 +243,16 @@ class TreeGrower:
     ) -> tuple[TreeTables, TreeBuffers]:
         """Return tables of at least this many nodes, and buffers that go with them."""
         root.partition.reserve(nodes)
-        if self._tables is None or self._tables.nodes is not root.partition.table:
-            self._tables = self._new_tables(root.partition, self._tables)
+        old, words = self._tables, 0
+        if search.constraints is not None and search.constraints.follow_paths:
+            words = -(-search.features.size // 64)
+        if old is not None and old.used.shape[1] != words:
+            old = None
+        if old is None or old.nodes is not root.partition.table:
+            self._tables = self._new_tables(root.partition, old, words)
             self._leaves = self._new_leaves(root.partition)
             self._buffers = None
+        assert self._tables is not None
         tables, buffers = self._tables, self._buffers
         parts = -(-features.chosen.size // features.block)
         blocks, team = features.blocks.size - 1, self._team.size
@@ -239,7 +286,7 @@ class TreeGrower:
         return tables, buffers
 
     def _new_tables(
-        self, partition: RowPartition, old: TreeTables | None
+        self, partition: RowPartition, old: TreeTables | None, path_words: int
     ) -> TreeTables:
         """Return tables of the size of the partition's, with the old ones' contents."""
         size = partition.table.size
@@ -248,6 +295,7 @@ class TreeGrower:
             partition.lefts,
             np.zeros(size, SPLIT_DTYPE),
             np.zeros((size, self._words), np.uint64 if self._words else np.uint8),
+            np.empty((size, path_words), np.uint64),
             np.empty((4, size), np.int64),
             np.empty(size, np.int64),
             np.empty(size, np.int64),
@@ -256,7 +304,7 @@ class TreeGrower:
         if old is not None:
             count = min(size, old.splits.size)
             tables.family[:, :count] = old.family[:, :count]
-            for name in ("splits", "sets", "queue", "pending"):
+            for name in ("splits", "sets", "used", "queue", "pending"):
                 getattr(tables, name)[:count] = getattr(old, name)[:count]
         return tables
 
@@ -279,3 +327,31 @@ class TreeGrower:
             parent,
             new._replace(value=new.value[:, None], weight=new.weight[:, None]),
         )
+
+    def _limit(
+        self, root: TreeRoot, limits: NodeConstraints, constraints: Constraints | None
+    ) -> TreeLimits:
+        """Return the constraints of as many nodes as there are tables for."""
+        size, old = root.partition.table.size, self._bounded
+        if old is None or old.left.size != size:
+            new = self._bounded = BoundTables(
+                np.empty(size),
+                np.empty((size, 2)),
+                np.full(size, -1, np.int32),
+                np.empty(size, np.int8),
+                np.empty((size, 2)),
+                np.empty((size, 2)),
+                np.empty(size, np.uint8),
+            )
+            if old is not None:
+                count = min(size, old.left.size)
+                for name in BoundTables._fields:
+                    getattr(new, name)[:count] = getattr(old, name)[:count]
+        own = self._bounded
+        assert own is not None
+        assert self._tables is not None
+        of_nodes = limits._replace(
+            weights=own.weights, bounds=own.bounds, used=self._tables.used
+        )
+        follows = constraints is not None and constraints.bounds_follow
+        return TreeLimits(of_nodes, own, follows, root.units)

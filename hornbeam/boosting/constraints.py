@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.interface import Constraints
 from hornbeam.data.schema import column_label, listed
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
-from hornbeam.growth.constraints import Constraints
 from hornbeam.params import Parameters
 
 __all__ = ["constraints_of"]
@@ -35,9 +35,7 @@ def constraints_of(
     p, names = parameters, model.feature_names
     groups = directions = costs = None
     if p.interaction_constraints:
-        groups = np.zeros((len(p.interaction_constraints), n_features), bool)
-        for group, features in zip(groups, p.interaction_constraints, strict=True):
-            group[_numbers("interaction_constraints", features, n_features, names)] = 1
+        groups = _sets(p.interaction_constraints, n_features, names)
     if p.monotone_constraints:
         directions = _directions(p.monotone_constraints, n_features, model)
     if p.feature_costs:
@@ -49,6 +47,16 @@ def constraints_of(
         return None
     follows = p.monotone_constraints_method == "intermediate"
     return Constraints(groups, directions, directions is not None and follows, costs)
+
+
+def _sets(
+    given: Sequence[Sequence[Any]], n_features: int, names: Sequence[str]
+) -> NDArray[np.uint64]:
+    """Return the sets of features as bits, (sets, words)."""
+    bits = np.zeros((len(given), -(-n_features // 64) * 64), np.uint8)
+    for own, features in zip(bits, given, strict=True):
+        own[_numbers("interaction_constraints", features, n_features, names)] = 1
+    return np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
 
 
 def _directions(given: Any, n_features: int, model: Model) -> NDArray[np.int8] | None:

@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend, SplitParams
+from hornbeam.backends.interface import Backend, Constraints, SplitParams
 from hornbeam.growth.tree_builder import TreeBuilder
+from hornbeam.kernels.interactions import allow_nodes, enter_paths
 from hornbeam.kernels.leaves import bound_nodes
 from hornbeam.kernels.node_constraints import NO_SIDES, NodeConstraints
 
-__all__ = ["ConstrainedBackend", "ConstraintTracker", "Constraints", "MonotoneBounds"]
+__all__ = ["ConstrainedBackend", "ConstraintTracker", "MonotoneBounds", "bounds_in"]
 
 Nodes = NDArray[np.intp]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Constraints:
-    """The constraints of all trees of a training.
-
-    Attributes
-    ----------
-    groups
-        (groups, features) bool: features that may interact, which is be on one path
-        from the root to a leaf; None: any may.
-    directions
-        (features,) int8: 1 where predictions must not fall as the feature rises, -1
-        where they must not rise, 0 without constraint; None: none has one.
-    bounds_follow
-        Whether the resulting bounds of weights are updated as the tree grows.
-    costs
-        (features,) float64: the gain that a split needs in addition if no node above
-        uses its feature; None: nothing.
-    """
-
-    groups: NDArray[np.bool_] | None = None
-    directions: NDArray[np.int8] | None = None
-    bounds_follow: bool = False
-    costs: NDArray[np.float64] | None = None
 
 
 class ConstraintTracker:
@@ -70,44 +45,29 @@ class ConstraintTracker:
     ) -> None:
         self._constraints, self._is_multi_output = constraints, multi_output_columns > 0
         columns = max(1, multi_output_columns)
-        self._groups, self._costs = constraints.groups, constraints.costs
-        #: The features on the path to each node.
-        self._used = np.zeros((64, n_features), bool)
-        if self._groups is not None:
-            #: The groups that contain all of these.
-            self._fitting = np.ones((64, len(self._groups)), bool)
+        self._n_features = n_features
+        #: The sets of features on the path to each node.
+        self._used = np.zeros((64, -(-n_features // 64)), np.uint64)
         self._monotone = MonotoneBounds.of(constraints, columns)
-        self._rows_cost = params.rows_cost
-        self._is_limited = (
-            self._monotone is not None or params.counts_rows or self._costs is not None
-        )
-        if self._is_limited:
-            self._directions = np.zeros(n_features, np.int8)
-            if constraints.directions is not None:
-                self._directions = constraints.directions
+        self._limits = constraints.limits(params, n_features)
+        if self._limits is not None:
             #: The weight of each node in each column; NaN at the root.
             self._weights = np.full((64, columns), np.nan)
-            #: The weights of its children, or of those that it would get.
-            self._sides = np.zeros((64, columns, 2))
+            #: The weights of its children, or of those that it would get,
+            #: (nodes, columns, 2).
+            self.sides = np.zeros((64, columns, 2))
 
     def add_children(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
         """Enter the children of split nodes."""
         last, features = int(left[-1]) + 2, splits["feature"]
-        if self._groups is not None or self._costs is not None:
-            self._used = _at_least(self._used, last)
-            used = self._used[nodes]
-            used[np.arange(nodes.size), features] = True
-            self._used[left] = self._used[left + 1] = used
-        if self._groups is not None:
-            self._fitting = _at_least(self._fitting, last)
-            fitting = self._fitting[nodes] & self._groups[:, features].T
-            self._fitting[left] = self._fitting[left + 1] = fitting
-        if self._is_limited:
+        self._used = _at_least(self._used, last)
+        enter_paths(nodes, features, left, self._used)
+        if self._limits is not None:
             self._weights = _at_least(self._weights, last)
-            self._weights[left] = self._sides[nodes, :, 0]
-            self._weights[left + 1] = self._sides[nodes, :, 1]
+            self._weights[left] = self.sides[nodes, :, 0]
+            self._weights[left + 1] = self.sides[nodes, :, 1]
         if self._monotone is not None:
-            self._monotone.add_children(nodes, features, left, self._sides[nodes])
+            self._monotone.add_children(nodes, features, left, self.sides[nodes])
 
     def set_best(
         self, nodes: Nodes, splits: NDArray[Any], limits: NodeConstraints | None
@@ -118,10 +78,10 @@ class ConstraintTracker:
         sides = limits.sides
         if not self._is_multi_output:
             sides = np.stack([splits["left_weight"], splits["right_weight"]], axis=1)
-        self._sides = _at_least(self._sides, int(nodes[-1]) + 1)
-        self._sides[nodes] = sides.reshape(nodes.size, -1, 2)
+        self.sides = _at_least(self.sides, int(nodes[-1]) + 1)
+        self.sides[nodes] = sides.reshape(nodes.size, -1, 2)
         if self._monotone is not None:
-            self._monotone.set_best(nodes, splits, self._sides[nodes])
+            self._monotone.set_best(nodes, splits, self.sides[nodes])
 
     def allowed(
         self, nodes: Nodes, drawn: NDArray[np.uint8] | None
@@ -131,50 +91,32 @@ class ConstraintTracker:
         Those on the path to the node, and those of the groups that contain all of them.
         The root may use any feature: one without a group does not interact with others.
         """
-        if self._groups is None or nodes[0] == 0:
+        groups = self._constraints.groups
+        if groups is None or nodes[0] == 0:
             return drawn
-        together = self._fitting[nodes] @ self._groups
-        allowed = (self._used[nodes] | together).view(np.uint8)
-        return allowed if drawn is None else allowed & drawn
+        if drawn is None:
+            drawn = np.ones((nodes.size, self._n_features), np.uint8)
+        allow_nodes(nodes, self._used, groups, drawn)
+        return drawn
 
     def limits(self, nodes: Nodes) -> NodeConstraints | None:
         """Return the constraints of the splits of these nodes; None: none."""
-        if not self._is_limited:
+        if self._limits is None:
             return None
         weights = self._weights[nodes]
         bounds = np.tile([-np.inf, np.inf], (*weights.shape, 1))
         if self._monotone is not None:
             bounds = self._monotone.bounds(nodes)[:, nodes].swapaxes(0, 1).copy()
-        costs = np.empty((0, 0))
-        if self._costs is not None:
-            costs = np.where(self._used[nodes], 0.0, self._costs)
         if not self._is_multi_output:
             bounds, weights = bounds[:, 0], weights[:, 0]
-        return NodeConstraints(
-            np.ascontiguousarray(bounds),
-            np.ascontiguousarray(weights),
-            self._directions,
-            costs,
-            self._rows_cost,
+        return self._limits._replace(
+            bounds=np.ascontiguousarray(bounds),
+            weights=np.ascontiguousarray(weights),
+            used=self._used[nodes],
             sides=np.full((*weights.shape, 2), np.nan)
             if self._is_multi_output
             else NO_SIDES,
         )
-
-    def bounds_in(self, tree: TreeBuilder) -> NDArray[np.float64] | None:
-        """Return the bounds of the nodes of the complete tree, (columns, nodes, 2).
-
-        None: there are none.
-        """
-        if self._monotone is None:
-            return None
-        left = tree.left[: tree.n_nodes].astype(np.intp)
-        inner = np.flatnonzero(left >= 0)
-        sides = self._sides[tree.origin[inner]]
-        order = MonotoneBounds.of(self._constraints, self._sides.shape[1])
-        assert order is not None
-        order.add_children(inner, tree.splits["feature"][inner], left[inner], sides)
-        return order.bounds()
 
 
 class MonotoneBounds:
@@ -259,6 +201,31 @@ class MonotoneBounds:
         return bounds
 
 
+def bounds_in(
+    tree: TreeBuilder, constraints: Constraints, sides: Floats | None = None
+) -> NDArray[np.float64] | None:
+    """Return the least and the largest weight of each node, (columns, nodes, 2).
+
+    `sides`, (nodes of the backend, columns, 2), are the weights of the children of
+    splits in multi-output trees. Returns None where no constraint is monotone.
+    """
+    if constraints.directions is None:
+        return None
+    left = tree.left[: tree.n_nodes].astype(np.intp)
+    inner = np.flatnonzero(left >= 0)
+    splits = tree.splits[inner]
+    if sides is None:
+        weights = np.stack([splits["left_weight"], splits["right_weight"]], axis=1)
+        own = weights[:, None]
+    else:
+        own = sides[tree.origin[inner]]
+    bounds = MonotoneBounds(
+        constraints.directions, own.shape[1], constraints.bounds_follow
+    )
+    bounds.add_children(inner, splits["feature"], left[inner], own)
+    return bounds.bounds()
+
+
 AnyArray = TypeVar("AnyArray", bound=NDArray[Any])
 
 
@@ -327,9 +294,10 @@ class ConstrainedBackend:
         self._backend.apply_splits(nodes, splits, sets, left)
         self._tracker.add_children(nodes, splits, left)
 
-    def bounds(self, tree: TreeBuilder) -> NDArray[np.float64] | None:
-        """Return the minimum and maximum weight of each node, (columns, nodes, 2).
+    @property
+    def sides(self) -> NDArray[np.float64] | None:
+        """The weights of the children of splits, (nodes of the backend, columns, 2).
 
-        None: there are no bounds.
+        None in trees of one output, whose splits have them.
         """
-        return self._tracker.bounds_in(tree)
+        return self._tracker.sides if self._backend.multi_output_columns > 0 else None

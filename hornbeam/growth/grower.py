@@ -9,11 +9,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend, GrowthLimits, RowSample, SplitParams
+from hornbeam.backends.interface import (
+    Backend,
+    Constraints,
+    GrowthLimits,
+    RowSample,
+    SplitParams,
+)
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler
-from hornbeam.growth.constraints import ConstrainedBackend, Constraints
+from hornbeam.growth.constraints import ConstrainedBackend, bounds_in
 from hornbeam.growth.lossguide import grow_lossguide
 from hornbeam.growth.tree_builder import TreeBuilder, prune
 from hornbeam.kernels.leaves import NodeColumns, weigh_nodes, write_nodes
@@ -61,26 +67,30 @@ def grow_tree(
     packed histograms.
     """
     backend.begin_tree(output, params, columns.columns, sample)
-    constrained = None
-    if constraints is not None or params.counts_rows:
-        constrained = ConstrainedBackend(backend, params, constraints)
-    grown, draws = None, columns.draws()
-    if constrained is None and draws is not None:
-        weighs = constants is None and not limits.prunes
-        grown = backend.grow(limits, draws, learning_rate if weighs else None)
+    grown, draws, sides = None, columns.draws(), None
+    weighs = constants is None and not (limits.prunes or params.path_smooth > 0.0)
+    if constraints is not None and constraints.directions is not None:
+        weighs = False  # weights have bounds
+    if draws is not None:
+        rate = learning_rate if weighs else None
+        grown = backend.grow(limits, draws, rate, constraints)
     if grown is not None and grown.columns is not None:
         tree, new, is_beyond = TreeBuilder.of(grown), grown.columns, grown.is_beyond
     else:
         if grown is not None:
             tree = TreeBuilder.of(grown)
             nodes = owners = tree.leaves()
-        elif limits.lossguide:
-            tree, nodes, owners = grow_lossguide(
-                constrained or backend, limits, columns
-            )
         else:
-            tree = _grow_depthwise(constrained or backend, limits, columns)
-            nodes = owners = tree.leaves()
+            finder: Backend | ConstrainedBackend = backend
+            if constraints is not None or params.counts_rows:
+                finder = ConstrainedBackend(backend, params, constraints)
+            if limits.lossguide:
+                tree, nodes, owners = grow_lossguide(finder, limits, columns)
+            else:
+                tree = _grow_depthwise(finder, limits, columns)
+                nodes = owners = tree.leaves()
+            if isinstance(finder, ConstrainedBackend):
+                sides = finder.sides
         if limits.prunes:
             tree, kept = prune(tree, limits.gamma)
             owners = kept[owners]
@@ -91,7 +101,7 @@ def grow_tree(
             backend,
             params,
             learning_rate,
-            None if constrained is None else constrained.bounds(tree),
+            None if constraints is None else bounds_in(tree, constraints, sides),
             None if constants is None else partial(constants, output),
         )
     if is_beyond:

@@ -12,6 +12,7 @@ from hornbeam.kernels.jit import inline, kernel
 
 __all__ = [
     "NodeColumns",
+    "bound_children",
     "bound_nodes",
     "gain_of",
     "rate_splits",
@@ -138,6 +139,22 @@ def rate_splits(
             gains[node] = children - gain_of(sums[node, 0], sums[node, 1], rules)
 
 
+@inline
+def bound_children(node, child, direction, both_grow, reach, bounds):
+    """Write the bounds of the children of a node, from its own; see `bound_nodes`."""
+    for side in range(2):
+        bounds[child + side, 0] = bounds[node, 0]
+        bounds[child + side, 1] = bounds[node, 1]
+    if direction != 0:
+        low = child + np.int64(direction < 0)
+        high = child + np.int64(direction > 0)
+        top, bottom = reach[low, 1], reach[high, 0]
+        if both_grow:
+            top = bottom = (top + bottom) / 2.0
+        bounds[low, 1] = min(bounds[low, 1], bottom)
+        bounds[high, 0] = max(bounds[high, 0], top)
+
+
 @kernel
 def bound_nodes(
     left,  # (nodes,) int32: left child, or -1; children come after their parents
@@ -163,16 +180,7 @@ def bound_nodes(
     bounds[0, 1] = np.inf
     for node in range(left.size):
         child = left[node]
-        if child < 0:
-            continue
-        for side in range(2):
-            bounds[child + side, 0] = bounds[node, 0]
-            bounds[child + side, 1] = bounds[node, 1]
-        if directions[node] != 0:
-            low = child + np.int64(directions[node] < 0)
-            high = child + np.int64(directions[node] > 0)
-            top, bottom = reach[low, 1], reach[high, 0]
-            if grows[low] & grows[high]:
-                top = bottom = (top + bottom) / 2.0
-            bounds[low, 1] = min(bounds[low, 1], bottom)
-            bounds[high, 0] = max(bounds[high, 0], top)
+        if child >= 0:
+            both_grow = grows[child] & grows[child + 1]
+            direction = directions[node]
+            bound_children(node, child, direction, both_grow, reach, bounds)

@@ -27,7 +27,7 @@ from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_BINS, TASK_ROWS
 from hornbeam.kernels.leaves import gain_of, weight_of
-from hornbeam.kernels.node_constraints import child_weight, own_weight
+from hornbeam.kernels.node_constraints import child_weight, cost_of, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
 from hornbeam.kernels.split import TINY, NodeSums, keep_candidate
 from hornbeam.kernels.sync import barrier, next_task, prefetch
@@ -211,11 +211,8 @@ def _fill(scores, left, count, score):
 @inline
 def _first_score(node, feature, limits):
     """Return minus the gain that a split by the feature must exceed."""
-    cost = 0.0
-    if limits.costs.size > 0:
-        rows = node.rows / limits.one_row if limits.cost_of_rows else 1.0
-        cost = limits.costs[node.index, feature] * rows
-    return -node.gain - cost
+    rows = node.rows / limits.one_row
+    return -node.gain - cost_of(feature, node.index, rows, limits)
 
 
 @inline

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
+from hornbeam.kernels.interactions import is_used
 from hornbeam.kernels.jit import inline
 from hornbeam.kernels.leaves import weight_of
 
@@ -15,6 +16,7 @@ __all__ = [
     "NO_SIDES",
     "NodeConstraints",
     "child_weight",
+    "cost_of",
     "own_weight",
     "score_limited",
     "weigh_sides",
@@ -41,8 +43,11 @@ class NodeConstraints(NamedTuple):
         (features,) int8: 1 where weights must not fall with the feature, -1 where they
         must not rise (monotone constraints).
     costs
-        (nodes, features) float64: a penalty subtracted from the gain of a split by each
-        feature; (0, 0): none.
+        (features,) float64: a penalty subtracted from the gain of a split by a feature
+        that is not on the path to the node; (0,): none.
+    used
+        (nodes, words) uint64: the features on the path to each node; (0, 0) without
+        costs.
     cost_of_rows
         Whether the penalty is multiplied by the number of rows of the node.
     one_row
@@ -57,6 +62,7 @@ class NodeConstraints(NamedTuple):
     weights: NDArray[np.float64]
     directions: NDArray[np.int8]
     costs: NDArray[np.float64]
+    used: NDArray[np.uint64]
     cost_of_rows: bool = False
     one_row: float = 1.0
     sides: NDArray[np.float64] = NO_SIDES
@@ -66,7 +72,7 @@ class NodeConstraints(NamedTuple):
         return self._replace(
             bounds=self.bounds[begin:end],
             weights=self.weights[begin:end],
-            costs=self.costs[begin:end],
+            used=self.used[begin:end],
             sides=self.sides[begin:end],
         )
 
@@ -90,6 +96,14 @@ def child_weight(g, h, rows, above, bounds, rules):
 
 
 @inline
+def cost_of(feature, node, rows, limits):
+    """Return the penalty of a split of a node, of so many rows, by a feature."""
+    if limits.costs.size == 0 or is_used(limits.used[node], feature):
+        return 0.0
+    return limits.costs[feature] * (rows if limits.cost_of_rows else 1.0)
+
+
+@inline
 def score_limited(
     sums, count, extra, total, node, feature, scales, rules, limits, scores
 ):
@@ -108,8 +122,7 @@ def score_limited(
     bounds = limits.bounds[node]
     above = own_weight(node_g, node_h, limits.weights[node], bounds, rules)
     base = maths.gain_at(node_g, node_h, above, reg_lambda, reg_alpha)
-    if limits.costs.size > 0:
-        base += limits.costs[node, feature] * (node_n if limits.cost_of_rows else 1.0)
+    base += cost_of(feature, node, node_n, limits)
     direction = np.float64(limits.directions[feature])
     for k in range(count):
         g = (sums.gradients[k] + extra.gradients) * scales[0]

@@ -32,6 +32,7 @@ from hornbeam.kernels.split import (
 from hornbeam.kernels.sync import prefetch
 
 __all__ = [
+    "PackedSums",
     "SplitBuffers",
     "can_split",
     "pack",
@@ -48,6 +49,24 @@ _MARGIN = 2.0**-19
 _LARGEST = 2.0**60
 #: How many rows ahead bins and gradients are prefetched.
 _AHEAD = 8
+
+
+class PackedSums(NamedTuple):
+    """The packed histogram of a node.
+
+    Attributes
+    ----------
+    sums
+        (bins,) int64.
+    total
+        The sum of the node's packed gradients.
+    few
+        Whether it is the shared histogram, whose bins in use are marked.
+    """
+
+    sums: NDArray[np.int64]
+    total: int
+    few: bool
 
 
 class SplitBuffers(NamedTuple):
@@ -266,29 +285,29 @@ def _search_order(prefix, places, count, total, feature, scales, rules, values, 
 
 @kernel
 def search_packed_node(
-    sums,  # (bins,) int64: the packed histogram of the node
-    few,  # whether it is the shared one, whose bins in use are marked
-    total,  # the sum of the node's packed gradients
-    node,  # its number in `candidates`
-    candidates,  # CandidateFeatures: all of them are searched
+    histogram,  # PackedSums of the node
+    node,  # its number in `limits`
+    candidates,  # CandidateFeatures of this node: all of them are searched
     features,  # table of FEATURE_DTYPE
     scales,  # (2,) float64: the value of one unit of gradient and hessian sums
     rules,  # SplitRules
+    limits,  # NodeConstraints, or None
     buffers,  # SplitBuffers
     split,  # SPLIT_DTYPE, out
     rights,  # (words,) uint64, out: categories that go right, or (0,) uint8
 ):
     """Write the best split of one node, as `split.search_node` does."""
+    sums, total, few = histogram
     values = buffers.values
     prefix = values[0].view(np.int64)
     total_g, total_h = total >> 32, total & _LOW_HALF
     split["total_gradient"] = total_g
     split["total_hessian"] = total_h
     keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
-    fast = _may_screen(scales, rules)
+    fast = limits is None and _may_screen(scales, rules)
     for j in range(candidates.chosen.size):
         feature = np.int64(candidates.chosen[j])
-        if candidates.allowed.size > 0 and candidates.allowed[node, feature] == 0:
+        if candidates.allowed.size > 0 and candidates.allowed[0, feature] == 0:
             continue
         start = features[feature]["cell"]
         stop = start + features[feature]["bins"]
@@ -322,11 +341,11 @@ def search_packed_node(
                 features[feature]["is_categorical"],
                 scales,
                 rules,
-                None,
+                limits,
                 values,
                 split,
                 rights,
             )
     if few:
         _clear_touched(buffers.sums, buffers.touched)
-    settle_split(split, total_h, node, scales, rules, None)
+    settle_split(split, total_h, node, scales, rules, limits)

@@ -402,8 +402,8 @@ def search_feature(
 @kernel
 def search_node(
     sums,  # (2 or 3, bins) int64: the histogram of the node
-    node,  # its number in `candidates` and `limits`
-    candidates,  # CandidateFeatures: all of them are searched
+    node,  # its number in `limits`
+    candidates,  # CandidateFeatures of this node: all of them are searched
     features,  # table of FEATURE_DTYPE
     every_row,  # (2,) int64: begin and end of histogram bins that count each row once
     scales,  # those of `find_splits`, here and below
@@ -431,7 +431,7 @@ def search_node(
     keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
     for j in range(candidates.chosen.size):
         feature = np.int64(candidates.chosen[j])
-        if candidates.allowed.size > 0 and candidates.allowed[node, feature] == 0:
+        if candidates.allowed.size > 0 and candidates.allowed[0, feature] == 0:
             continue
         start = features[feature]["cell"]
         stop = start + features[feature]["bins"]
@@ -505,7 +505,9 @@ def find_splits(
             sums[slots[node]],
             node,
             CandidateFeatures(
-                chosen[part * block : (part + 1) * block], allowed, chosen.size
+                chosen[part * block : (part + 1) * block],
+                allowed[node : node + 1],
+                chosen.size,
             ),
             features,
             every_row,

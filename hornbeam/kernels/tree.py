@@ -22,9 +22,12 @@ from hornbeam.kernels.histogram import (
     build_histograms,
     take_from_parent,
 )
+from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, MIN_GAIN, PACK, REPLACE
+from hornbeam.kernels.leaves import bound_children, bound_nodes
 from hornbeam.kernels.packed_split import (
+    PackedSums,
     SplitBuffers,
     can_split,
     pack,
@@ -58,6 +61,7 @@ from hornbeam.kernels.tree_tables import (
     END,
     FULL,
     HESSIAN,
+    N_BUILDERS,
     N_BUILT,
     N_JOINS,
     N_LEAVES,
@@ -81,7 +85,7 @@ FEW_ROWS = 128
 CELLS_PER_BIN = 4
 
 # Commands of thread 0.
-_STOP, _PARTITION, _BUILD, _SEARCH = range(4)
+_STOP, _PARTITION, _COUNT, _BUILD, _SEARCH = range(5)
 
 
 @inline
@@ -198,6 +202,7 @@ def _enter_nodes(batch, count, features, tables):
             tables.nodes,
             tables.lefts,
         )
+        extend_path(node, split["feature"], left, tables.used)
         for child in range(left, left + 2):
             family[PARENT, child] = node
             family[SLOT, child] = -1
@@ -207,6 +212,54 @@ def _enter_nodes(batch, count, features, tables):
         state[N_NODES] += 2
     state[N_LEAVES] += count
     state[END] = state[N_NODES]
+
+
+@kernel
+def _bound_children(parents, limits, tables):
+    """Write the weights and the bounds of the children of split nodes.
+
+    Where bounds follow the tree, those of all nodes are written anew: the children are
+    the only nodes that grow.
+    """
+    own, count = limits.tables, tables.state[N_NODES]
+    if limits.follows:
+        for node in range(count):
+            own.grows[node] = 0
+    for i in range(parents.size):
+        node = parents[i]
+        split = tables.splits[node]
+        left = tables.nodes[node]["left"]
+        own.left[node] = left
+        own.directions[node] = limits.of_nodes.directions[split["feature"]]
+        for side in range(2):
+            child = left + side
+            weight = split["right_weight"] if side else split["left_weight"]
+            own.weights[child] = weight
+            own.reach[child, 0] = own.reach[child, 1] = weight
+            own.left[child] = -1
+            own.grows[child] = 1
+        bound_children(node, left, own.directions[node], True, own.reach, own.bounds)
+    if limits.follows:
+        for node in range(count):
+            own.reach_below[node, 0] = own.reach[node, 0]
+            own.reach_below[node, 1] = own.reach[node, 1]
+        bound_nodes(
+            own.left[:count],
+            own.directions[:count],
+            True,
+            own.reach_below[:count],
+            own.grows[:count],
+            own.bounds[:count],
+        )
+
+
+@inline
+def _extend_reach(split, reach):
+    """Enter the weights of the children that a node would get."""
+    if split["gain"] > 0.0:
+        left, right = split["left_weight"], split["right_weight"]
+        reach[0] = min(reach[0], min(left, right))
+        reach[1] = max(reach[1], max(left, right))
 
 
 @inline
@@ -300,7 +353,9 @@ def _list_histograms(team, features, rules, pool, tables, buffers):
     """List the tasks that build histograms; return the number of threads."""
     state = tables.state
     count = state[N_BUILT]
-    return plan_histograms(
+    # Rows are counted in the third part first, with gradients of 0 in the second one.
+    state[COMMAND] = _COUNT if pool.histograms.shape[1] > 2 else _BUILD
+    state[N_BUILDERS] = plan_histograms(
         buffers.batch[1, :count],
         buffers.batch[2, :count],
         tables.nodes,
@@ -313,6 +368,7 @@ def _list_histograms(team, features, rules, pool, tables, buffers):
         buffers.joins,
         state[N_TASKS : N_JOINS + 1],
     )
+    return state[N_BUILDERS]
 
 
 @inline
@@ -324,7 +380,7 @@ def _begin_search(team, pool, state):
 
 
 @inline
-def _store_splits(rules, pool, tables, buffers):
+def _store_splits(rules, limits, pool, tables, buffers):
     """Store the best split of each node that has been searched."""
     for i in range(tables.state[N_SEARCHED]):
         node = buffers.batch[3, i]
@@ -335,6 +391,8 @@ def _store_splits(rules, pool, tables, buffers):
         tables.splits[node] = buffers.found[i, best]
         for word in range(tables.sets.shape[1]):
             tables.sets[node, word] = buffers.found_sets[i, best, word]
+        if limits is not None:
+            _extend_reach(tables.splits[node], limits.tables.reach[node])
         if not _is_worthwhile(tables, node, rules):
             _free_slot(tables, pool, node)
         elif rules.lossguide:
@@ -349,7 +407,7 @@ def _may_split(node, rules, tables):
 
 
 @kernel
-def _plan(team, features, rules, pool, tables, buffers):
+def _plan(team, features, rules, limits, pool, tables, buffers):
     """Settle the phase that has ended, and list the tasks of the next one.
 
     Returns the number of threads that the next phase pays for.
@@ -359,10 +417,13 @@ def _plan(team, features, rules, pool, tables, buffers):
     if ended == _PARTITION:
         tasks = buffers.partition_tasks[: state[N_TASKS]]
         settle_children(tasks, buffers.counts, tables.nodes)
+    elif ended == _COUNT:
+        state[COMMAND] = _BUILD
+        return state[N_BUILDERS]
     elif ended == _BUILD and state[N_SEARCHED] > 0:
         return _begin_search(team, pool, state)
     elif ended == _SEARCH:
-        _store_splits(rules, pool, tables, buffers)
+        _store_splits(rules, limits, pool, tables, buffers)
     elif state[NEXT] == 0 and not _may_split(0, rules, tables):
         state[NEXT] = 1
     # Search the last nodes, in batches for which there are slots.
@@ -372,7 +433,6 @@ def _plan(team, features, rules, pool, tables, buffers):
         state[NEXT] = min(begin + most, state[END])
         _assign_slots(begin, state[NEXT], tables, pool, rules, buffers)
         if state[N_BUILT] > 0:
-            state[COMMAND] = _BUILD
             return _list_histograms(team, features, rules, pool, tables, buffers)
         if state[N_SEARCHED] > 0:
             return _begin_search(team, pool, state)
@@ -382,6 +442,8 @@ def _plan(team, features, rules, pool, tables, buffers):
     while count > 0:
         _enter_nodes(batch, count, features, tables)
         if _may_split(state[BEGIN], rules, tables):
+            if limits is not None:
+                _bound_children(batch[:count], limits, tables)
             state[COMMAND] = _PARTITION
             state[NEXT] = state[BEGIN]
             n_tasks, threads = plan_partition(
@@ -452,7 +514,7 @@ def _subtract(task, rows, pool, tables, rules, buffers):
 
 
 @inline
-def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
+def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffers):
     """Search the best split of a node among the features of a task."""
     parts = buffers.found.shape[1]
     i, part = task // parts, task % parts
@@ -470,8 +532,17 @@ def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
             buffers.columns[thread_id],
             buffers.allowed[thread_id],
         )
+    # The root may use any feature: one without a group does not interact with others.
+    has_group = features.groups.size > 0 and node > 0
+    if has_group:
+        own_features = buffers.allowed[thread_id]
+        if not draws_some:
+            for feature in range(own_features.size):
+                own_features[feature] = 1
+        allow_together(tables.used[node], features.groups, own_features)
     # No rows stand for all features.
-    allowed = buffers.allowed[thread_id : thread_id + np.int64(draws_some)]
+    rows_of_mask = np.int64(draws_some or has_group)
+    allowed = buffers.allowed[thread_id : thread_id + rows_of_mask]
     if _is_packed(tables, node, rules):
         own = SplitBuffers(
             buffers.values[thread_id],
@@ -495,14 +566,13 @@ def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
             for c in range(features.every_row[0], features.every_row[1]):
                 total += sums[c]
         search_packed_node(
-            sums,
-            few,
-            total,
-            0,
+            PackedSums(sums, total, few),
+            node,
             CandidateFeatures(chosen, allowed, chosen.size),
             features.table,
             rules.scales,
             rules.split,
+            limits,
             own,
             split,
             rights,
@@ -510,13 +580,13 @@ def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
     else:
         search_node(
             pool.histograms[tables.family[SLOT, node]],
-            0,
+            node,
             CandidateFeatures(chosen, allowed, chosen.size),
             features.table,
             features.every_row,
             rules.scales,
             rules.split,
-            None,
+            limits,
             buffers.values[thread_id],
             split,
             rights,
@@ -525,7 +595,7 @@ def _search(task, thread_id, rows, pool, features, rules, tables, buffers):
 
 @kernel
 def _search_nodes(
-    thread_id, n_threads, sync, rows, pool, features, rules, tables, buffers
+    thread_id, n_threads, sync, rows, pool, features, rules, limits, tables, buffers
 ):
     """Subtract smaller siblings from their parents, then search the best splits."""
     state = tables.state
@@ -537,26 +607,36 @@ def _search_nodes(
     barrier(sync, n_threads)
     task = next_task(sync, 1)
     while task < state[N_SEARCHED] * buffers.found.shape[1]:
-        _search(task, thread_id, rows, pool, features, rules, tables, buffers)
+        _search(task, thread_id, rows, pool, features, rules, limits, tables, buffers)
         task = next_task(sync, 1)
 
 
 @kernel
 def grow_tree(
-    thread_id, n_threads, sync, rows, pool, features, rules, tables, buffers, leaves
+    thread_id,
+    n_threads,
+    sync,
+    rows,
+    pool,
+    features,
+    rules,
+    limits,
+    tables,
+    buffers,
+    leaves,
 ):
     """Grow a tree, from the root or from where the tables were full.
 
     `rows` are `TreeRows`, `pool` a `HistogramPool`, `features` `TreeFeatures`, `rules`
-    `GrowthRules`, `tables` `TreeTables`, `buffers` `TreeBuffers` and `leaves`
-    `TreeLeaves`.
+    `GrowthRules`, `limits` `TreeLimits` or None, `tables` `TreeTables`, `buffers`
+    `TreeBuffers` and `leaves` `TreeLeaves`.
     """
     state = tables.state
     while True:
         team = n_threads
         counters = sync
         if thread_id == 0:
-            threads = _plan(n_threads, features, rules, pool, tables, buffers)
+            threads = _plan(n_threads, features, rules, limits, pool, tables, buffers)
             if threads == 1:
                 team = 1
                 counters = buffers.sync
@@ -582,7 +662,10 @@ def grow_tree(
                 rows.rows,
                 buffers.counts,
             )
-        elif command == _BUILD:
+        elif command in (_BUILD, _COUNT):
+            gradients, first = rows.gradients, np.int64(0)
+            if limits is not None and command == _COUNT:
+                gradients, first = limits.units, np.int64(1)
             build_histograms(
                 thread_id,
                 team,
@@ -591,13 +674,22 @@ def grow_tree(
                 buffers.joins[: state[N_JOINS]],
                 rows.columns,
                 rows.rows,
-                rows.gradients,
+                gradients,
                 buffers.packed,
-                HistogramSlots(pool.histograms, pool.slabs, 0),
+                HistogramSlots(pool.histograms, pool.slabs, first),
             )
         else:
             _search_nodes(
-                thread_id, team, counters, rows, pool, features, rules, tables, buffers
+                thread_id,
+                team,
+                counters,
+                rows,
+                pool,
+                features,
+                rules,
+                None if limits is None else limits.of_nodes,
+                tables,
+                buffers,
             )
         barrier(counters, team)
     if state[STATUS] == COMPLETE and leaves.weighs:

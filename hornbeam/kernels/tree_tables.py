@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hornbeam.kernels.histogram import BinColumns, QuantisedGradients
 from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.leaves import NodeColumns
+from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "FULL",
     "HESSIAN",
     "NEXT",
+    "N_BUILDERS",
     "N_BUILT",
     "N_JOINS",
     "N_LEAVES",
@@ -35,12 +37,14 @@ __all__ = [
     "SLOT",
     "STATE_SIZE",
     "STATUS",
+    "BoundTables",
     "GrowthRules",
     "HistogramPool",
     "LeafGradients",
     "TreeBuffers",
     "TreeFeatures",
     "TreeLeaves",
+    "TreeLimits",
     "TreeRows",
     "TreeTables",
 ]
@@ -61,9 +65,10 @@ __all__ = [
     N_BUILT,
     N_SUBTRACTED,
     N_SEARCHED,
+    N_BUILDERS,  # threads that build the listed histograms
     BEYOND,  # whether a leaf value is beyond float32
     STATE_SIZE,
-) = range(16)
+) = range(17)
 
 #: Statuses: the tree is complete, or the tables have no room for more nodes.
 COMPLETE, FULL = range(2)
@@ -100,18 +105,6 @@ class GrowthRules(NamedTuple):
     packs: bool
 
 
-class LeafGradients(NamedTuple):
-    """The gradients and hessians that leaves are summed of, (rows,) each.
-
-    They are float32, or float64 in the second pair; the other pair is empty.
-    """
-
-    single_gradients: NDArray[np.float32]
-    single_hessians: NDArray[np.float32]
-    double_gradients: NDArray[np.float64]
-    double_hessians: NDArray[np.float64]
-
-
 class TreeRows(NamedTuple):
     """The rows that a tree is grown on.
 
@@ -139,7 +132,7 @@ class HistogramPool(NamedTuple):
     Attributes
     ----------
     histograms
-        (slots, 2, bins) int64.
+        (slots, 2, bins) int64; (slots, 3, bins) where rows are counted.
     slabs
         (slabs, 2, bins) int64: partial sums, numbered after the slots.
     free
@@ -162,6 +155,8 @@ class TreeFeatures(NamedTuple):
         (chosen,) uint64: the features of the tree, ascending.
     draws
         Of those that a node may use.
+    groups
+        (groups, words) uint64: sets of features that may interact; (0, 0): all may.
     every_row
         (2,) int64: begin and end of histogram bins that count each row once.
     blocks
@@ -173,6 +168,7 @@ class TreeFeatures(NamedTuple):
     table: NDArray[Any]
     chosen: NDArray[np.uint64]
     draws: ColumnDraws
+    groups: NDArray[np.uint64]
     every_row: NDArray[np.int64]
     blocks: NDArray[np.int64]
     block: int
@@ -192,6 +188,9 @@ class TreeTables(NamedTuple):
     sets
         (nodes, words) uint64: the categories that go right in these; or (nodes, 0)
         uint8 where no feature is categorical.
+    used
+        (nodes, words) uint64: the features on the path to each node; (nodes, 0) where
+        no constraint depends on them.
     family
         (4, nodes) int64: the parent, the slot or -1, the sum of hessians, the depth.
     queue
@@ -206,10 +205,61 @@ class TreeTables(NamedTuple):
     lefts: NDArray[np.uint64]
     splits: NDArray[Any]
     sets: NDArray[Any]
+    used: NDArray[np.uint64]
     family: NDArray[np.int64]
     queue: NDArray[np.int64]
     pending: NDArray[np.int64]
     state: NDArray[np.int64]
+
+
+class BoundTables(NamedTuple):
+    """What the constraints of a tree's nodes depend on.
+
+    Attributes
+    ----------
+    weights
+        (nodes,) float64: as a leaf; NaN at the root, where it is not known.
+    bounds
+        (nodes, 2) float64: the least and the largest weight in the node's subtree.
+    left
+        (nodes,) int32: the left child, or -1 where children are not searched.
+    directions
+        (nodes,) int8: those of the splits; see `NodeConstraints`.
+    reach
+        (nodes, 2) float64: the range of the weights of each node and of the children
+        that it would get.
+    reach_below, grows
+        (nodes, 2) and (nodes,) uint8: buffers of `leaves.bound_nodes`.
+    """
+
+    weights: NDArray[np.float64]
+    bounds: NDArray[np.float64]
+    left: NDArray[np.int32]
+    directions: NDArray[np.int8]
+    reach: NDArray[np.float64]
+    reach_below: NDArray[np.float64]
+    grows: NDArray[np.uint8]
+
+
+class TreeLimits(NamedTuple):
+    """The constraints of a tree that has any.
+
+    Attributes
+    ----------
+    of_nodes
+        Of all nodes; weights and bounds are those of the tables.
+    tables
+        Of the nodes.
+    follows
+        Whether the bounds of monotone constraints are updated as the tree grows.
+    units
+        A gradient of 0 and a hessian of 1 for each row, where rows are counted.
+    """
+
+    of_nodes: NodeConstraints
+    tables: BoundTables
+    follows: bool
+    units: QuantisedGradients
 
 
 class TreeBuffers(NamedTuple):
@@ -255,6 +305,18 @@ class TreeBuffers(NamedTuple):
     sums: NDArray[np.int64]
     touched: NDArray[np.uint64]
     sync: NDArray[np.int64]
+
+
+class LeafGradients(NamedTuple):
+    """The gradients and hessians that leaves are summed of, (rows,) each.
+
+    They are float32, or float64 in the second pair; the other pair is empty.
+    """
+
+    single_gradients: NDArray[np.float32]
+    single_hessians: NDArray[np.float32]
+    double_gradients: NDArray[np.float64]
+    double_hessians: NDArray[np.float64]
 
 
 class TreeLeaves(NamedTuple):

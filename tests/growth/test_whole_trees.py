@@ -108,6 +108,29 @@ def test_every_configuration_gives_the_same_trees(kind, params):
     assert one == other
 
 
+#: Directions fit all tables.
+CONSTRAINTS = st.fixed_dictionaries(
+    {
+        "monotone_constraints": st.sampled_from([(0,), (1, -1), (-1, 0, 1)]),
+        "monotone_constraints_method": st.sampled_from(["basic", "intermediate"]),
+        "min_samples_leaf": st.sampled_from([0, 0, 30]),
+        "path_smooth": st.sampled_from([0.0, 0.0, 4.0]),
+        "interaction_constraints": st.sampled_from(["", "[[0], [1, 2]]", "[[0, 2]]"]),
+        "feature_costs": st.sampled_from([(), (0.0, 9.0), {2: 1.0}]),
+        "feature_costs_for": st.sampled_from(["model", "rows"]),
+    }
+)
+
+
+@given(kind=st.sampled_from(sorted(TABLES)), params=PARAMETERS, limits=CONSTRAINTS)
+@examples(60)
+def test_every_constraint_gives_the_same_trees(kind, params, limits):
+    with pytest.MonkeyPatch.context() as patch:
+        calls = grown_in_one_call.__wrapped__(patch)
+        one, other = digests(calls, kind, {**params, **limits})
+    assert one == other
+
+
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
 def test_a_tree_is_one_dispatch(policy, monkeypatch):
     """Whatever its size, when the tables have grown to it."""
@@ -152,8 +175,17 @@ def test_tables_grow_while_a_tree_is_grown(monkeypatch):
         assert model.trees_to_dataframe().shape[0] > 128
 
 
+LIMITED = {
+    "objective": "reg:pseudohubererror",  # hessians differ: rows are counted
+    "monotone_constraints": (1, 0, -1),
+    "monotone_constraints_method": "intermediate",
+    "min_samples_leaf": 50,
+}
+
+
+@pytest.mark.parametrize("limits", [{}, LIMITED])
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
-def test_threads_share_the_phases_of_large_nodes(policy, grown_in_one_call):
+def test_threads_share_the_phases_of_large_nodes(policy, limits, grown_in_one_call):
     """Enough rows for every phase to be shared among threads."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(120_000, 24)).astype(np.float32)
@@ -161,7 +193,7 @@ def test_threads_share_the_phases_of_large_nodes(policy, grown_in_one_call):
     labels = np.nan_to_num(values[:, 0] * values[:, 1] + values[:, 2])
     data, found = hornbeam.DMatrix(values, labels), []
     for threads in (1, 2, 3, 7):
-        params = {"nthread": threads, "grow_policy": policy, "max_leaves": 40}
+        params = {"nthread": threads, "grow_policy": policy, "max_leaves": 40, **limits}
         model = hornbeam.train(params, data, 2, verbose_eval=False)
         found.append(model.digest())
     grown_in_one_call.enabled = False

@@ -225,10 +225,8 @@ def test_best_split_under_constraints(case, seed):
         np.array([constraints["bounds"]]),
         np.array([node_weights]),
         np.array(constraints["directions"], np.int8),
-        np.array(
-            [constraints["costs"]] if constraints["costs"] else np.empty((0, 0)),
-            np.float64,
-        ),
+        np.array(constraints["costs"] or [], np.float64),
+        np.zeros((1, 1), np.uint64),
         constraints["cost_of_rows"],
         sides=np.full((1, 3, 2), np.nan),
     )

@@ -21,6 +21,7 @@ FREE = {
     "bounds": (-np.inf, np.inf),
     "weight": None,
     "costs": None,
+    "used": [],
     "cost_of_rows": False,
     "least_rows": 0,
     "smooth": 0.0,
@@ -37,6 +38,7 @@ HELD = {
     "smooth, towards a weight": {"smooth": 30.0, "weight": 0.75},
     "costs": {"costs": [40.0, 1.0, 0.0, 15.0]},
     "costs of rows": {"costs": [0.5, 0.0, 0.25, 0.125], "cost_of_rows": True},
+    "costs, paid above": {"costs": [40.0, 40.0, 15.0, 15.0], "used": [0, 3]},
     "alpha": {"rules": [0.5, 9.0, 0.0, 1.0, 4, 64], "bounds": (-0.5, 0.25)},
     "step": {"rules": [1.0, 2.0, 0.25, 8.0, 4, 64], "smooth": 4.0},
     "one-hot": {"rules": [1.0, 0.0, 0.0, 1.0, 9, 64], "least_rows": 7},
@@ -87,12 +89,13 @@ class Node:
         splits = np.zeros((1, -(-len(BINS) // block)), SPLIT_DTYPE)
         sets = np.zeros((*splits.shape, 1), np.uint64)
         parts = [*self.sums] if self.one_row > 1 else [*self.sums, self.counts]
-        costs = np.empty((0, 0)) if held["costs"] is None else [held["costs"]]
+        used = sum(1 << feature for feature in held["used"])
         limits = NodeConstraints(
             np.array([held["bounds"]]),
             np.array([np.nan if held["weight"] is None else held["weight"]]),
             np.array(held["directions"], np.int8),
-            np.array(costs, np.float64),
+            np.array(held["costs"] or [], np.float64),
+            np.array([[used]], np.uint64),
             held["cost_of_rows"],
             float(self.one_row),
         )
@@ -138,6 +141,8 @@ class Node:
         )
         times = 90 if held["cost_of_rows"] else 1
         held["costs"] = [times * Fraction(cost) for cost in held["costs"] or [0.0] * 4]
+        for feature in held["used"]:
+            held["costs"][feature] = 0
         best = naive.best_split(
             self.sums, self.offsets, BINS, range(4), STEPS, self.rules, (3,),
             self.counts, held,

@@ -16,7 +16,9 @@ from hornbeam.kernels.layout import (
     FEATURE_DTYPE,
     SPLIT_DTYPE,
 )
+from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.packed_split import (
+    PackedSums,
     SplitBuffers,
     can_split,
     pack,
@@ -106,16 +108,16 @@ class Node:
         kind = np.uint64 if self.words else np.uint8
         return np.zeros((), SPLIT_DTYPE)[()], np.zeros(self.words, kind)
 
-    def wide_split(self, rules, scales, allowed=None):
+    def wide_split(self, rules, scales, allowed=None, limits=None):
         splits, rights = np.zeros(1, SPLIT_DTYPE), self.out()[1]
         candidates, values = self.candidates(allowed), self.buffers.values
         search_node(
             self.histogram(), 0, candidates, self.features, self.offsets[:2], scales,
-            rules, None, values, splits[0], rights,
+            rules, limits, values, splits[0], rights,
         )  # fmt: skip
         return splits[0], rights
 
-    def packed_split(self, few, rules, scales, allowed=None):
+    def packed_split(self, few, rules, scales, allowed=None, limits=None):
         splits, rights = np.zeros(1, SPLIT_DTYPE), self.out()[1]
         if few:
             total = sum_few_rows(self.columns, self.rows, self.packed, self.buffers)
@@ -124,8 +126,8 @@ class Node:
             sums = (self.histogram()[0] << 32) + self.histogram()[1]
             total = sums[: self.offsets[1]].sum()
         search_packed_node(
-            sums, few, total, 0, self.candidates(allowed), self.features, scales, rules,
-            self.buffers, splits[0], rights,
+            PackedSums(sums, total, few), 0, self.candidates(allowed), self.features,
+            scales, rules, limits, self.buffers, splits[0], rights,
         )  # fmt: skip
         assert not self.buffers.sums.any()
         assert not self.buffers.touched.any()
@@ -142,6 +144,27 @@ def test_the_split_is_that_of_the_wide_histogram(rows, rules, scales):
         expected, _ = node.wide_split(chosen, SCALES[scales])
         for few in (False, True):
             found, _ = node.packed_split(few, chosen, SCALES[scales])
+            assert found == expected
+
+
+@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("rows", SIZES)
+def test_the_split_under_constraints_is_that_of_the_wide_histogram(rows, few):
+    directions = np.array([1, -1, 0, 1, 0, -1, 0][: len(BINS)], np.int8)
+    rules = split_rules(1.0, 0.0, 0.0, 1.0, 4, 64, 3.0, 2.0)
+    for bounds in ((-np.inf, np.inf), (-0.5, 0.25)):
+        limits = NodeConstraints(
+            np.array([bounds]),
+            np.array([0.1]),
+            directions,
+            np.empty(0),
+            np.empty((0, 0), np.uint64),
+        )
+        for seed in range(4 if COMPILED and rows < 1000 else 1):
+            node = Node(rows, seed, missing=seed % 2 * 0.3, signal=seed % 4 > 1)
+            scales = SCALES["small"]
+            expected, _ = node.wide_split(rules, scales, limits=limits)
+            found, _ = node.packed_split(few, rules, scales, limits=limits)
             assert found == expected
 
 
