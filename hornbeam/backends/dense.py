@@ -28,7 +28,7 @@ from hornbeam.kernels.histogram import (
 from hornbeam.kernels.layout import ADD, BYTE_BINS, JOIN_BINS, REPLACE
 from hornbeam.kernels.plan import plan_histograms
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.tree import TreeRows
+from hornbeam.kernels.tree_tables import TreeRows
 
 __all__ = ["DenseRows", "HistogramBuilder"]
 
@@ -193,6 +193,7 @@ class DenseRows(Rows):
         )
         return TreeRoot(
             rows,
+            (column.leaf_gradients(), self._state.leaf_of),
             self._partition,
             builder.blocks,
             builder.slabs,

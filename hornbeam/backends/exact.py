@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import EVERY_FEATURE, Backend, RowSample, SplitParams
 from hornbeam.backends.margin_rows import MarginRows
-from hornbeam.backends.row_state import CELLS_PER_ROW
 from hornbeam.binning.layout import SortedColumns
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.exact import (
@@ -21,6 +20,7 @@ from hornbeam.kernels.exact import (
 )
 from hornbeam.kernels.layout import SPLIT_DTYPE, TASK_ROWS
 from hornbeam.kernels.node_constraints import NodeConstraints
+from hornbeam.kernels.plan import CELLS_PER_ROW
 from hornbeam.kernels.split import CandidateFeatures
 from hornbeam.kernels.team import Team
 

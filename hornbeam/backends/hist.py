@@ -124,9 +124,9 @@ class HistogramBackend(Backend):
         # minus sibling is computed for all bins, also those of columns that a tree
         # does not use.
         self._histograms = np.zeros((columns, n_slots, parts, bins), np.int64)
-        self._slots_in_order = np.arange(n_slots)[::-1]
-        self._free = np.empty(n_slots, np.int64)
-        self._n_free = np.zeros(1, np.int64)
+        #: A stack of free slots, with its height at the end, and that of all slots.
+        self._every_slot = np.append(np.arange(n_slots)[::-1], n_slots)
+        self._free = np.empty_like(self._every_slot)
 
     @property
     def n_rows(self) -> int:
@@ -189,8 +189,7 @@ class HistogramBackend(Backend):
             self._gradient_ranges = self._rows.gradient_ranges()
         self._quantise(output, params, sample, self._gradient_ranges)
         self._family[:2] = -1
-        self._free[:] = self._slots_in_order
-        self._n_free[0] = self._free.size
+        self._free[:] = self._every_slot
 
     def _quantise(
         self,
@@ -249,6 +248,7 @@ class HistogramBackend(Backend):
         self,
         limits: GrowthLimits,
         draws: ColumnDraws,
+        learning_rate: float | None,
         constraints: Constraints | None = None,
     ) -> GrownTree | None:
         if self.multi_output_columns > 0:
@@ -262,16 +262,18 @@ class HistogramBackend(Backend):
             of_nodes = own.limits(self._params, self.n_features, self._row_unit)
         search = TreeSearch(
             self._histograms[0],
+            self._free,
             self._candidates,
             self._features,
             self._chosen,
             self._totals,
             self._scales[0],
+            self._leaf_scales[0, 0],
             self._rules,
             of_nodes,
             constraints,
         )
-        return self._grower.grow(root, search, limits, draws)
+        return self._grower.grow(root, search, limits, draws, learning_rate)
 
     def find_splits(
         self,
@@ -280,7 +282,7 @@ class HistogramBackend(Backend):
         limits: NodeConstraints | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         # A batch may need a slot for each node in addition to those of the parents.
-        batch = self._free.size // 3 & ~1
+        batch = (self._free.size - 1) // 3 & ~1
         if limits is not None:
             limits = limits._replace(one_row=float(self._row_unit))
         if nodes.size <= batch:
@@ -351,7 +353,7 @@ class HistogramBackend(Backend):
             sizes = hessians[nodes]
         built = np.empty((3, nodes.size), np.int64)
         count = assign_slots(
-            nodes, sizes, parents, slots, self._free, self._n_free, built
+            nodes, sizes, parents, slots, self._free, self._free[-1:], built
         )
         built_slots = built[1, :count]
         self._rows.build_histograms(built[0, :count], built_slots, self._histograms)

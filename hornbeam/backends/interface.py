@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.layout import MIN_GAIN, SplitRules
+from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws, DrawKey
@@ -220,15 +221,22 @@ class GrownTree(NamedTuple):
     left, parent
         (nodes,) int32: -1 where there is none; the right child is ``left + 1``.
     splits
-        (nodes,) `SPLIT_DTYPE`, zeros at leaves.
+        (nodes,) `SPLIT_DTYPE`, zeros at leaves; valid until the next tree begins.
     sets
-        (nodes, words) uint64: the categories that go right in categorical splits.
+        (nodes, words) uint64: the categories that go right in categorical splits; valid
+        as long.
+    columns
+        Those that follow from the weights of the nodes; None: these are not known.
+    is_beyond
+        Whether a leaf value is beyond float32.
     """
 
     left: NDArray[np.int32]
     parent: NDArray[np.int32]
     splits: NDArray[Any]
     sets: NDArray[np.uint64]
+    columns: NodeColumns | None = None
+    is_beyond: bool = False
 
 
 class GradientSource(Protocol):
@@ -333,8 +341,9 @@ class Backend(NoSplitGradients, ABC):
 
     A round calls `compute_gradients` or `set_gradients`; then for each tree
     `begin_tree`, any number of `find_splits` and `apply_splits`, `sum_leaves` and
-    `add_leaf_values`. Node 0 is the root; the children of a split have consecutive
-    numbers, the left one first.
+    `add_leaf_values`. Or `begin_tree`, `grow` and `add_leaf_values`, with `sum_leaves`
+    between these if the tree has not been weighed. Node 0 is the root; the children of
+    a split have consecutive numbers, the left one first.
 
     A backend is created for trees of one output each, or for multi-output trees, whose
     leaves have a value for each output.
@@ -405,9 +414,14 @@ class Backend(NoSplitGradients, ABC):
         self,
         limits: GrowthLimits,
         draws: ColumnDraws,
+        learning_rate: float | None,
         constraints: Constraints | None = None,
     ) -> GrownTree | None:
-        """Grow the whole tree that has begun; None: the grower has to."""
+        """Grow the whole tree that has begun; None: the grower has to.
+
+        With a `learning_rate` the nodes are weighed, as `sum_leaves` and
+        `kernels.leaves` would do it without bounds of weights.
+        """
         return None
 
     @abstractmethod

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.row_state import CELLS_PER_ROW, run_rows
+from hornbeam.backends.row_state import run_rows
 from hornbeam.kernels.layout import NODE_DTYPE, TASK_ROWS
 from hornbeam.kernels.partition import (
     bring_home,
@@ -16,6 +16,7 @@ from hornbeam.kernels.partition import (
     route_rows,
 )
 from hornbeam.kernels.plan import (
+    CELLS_PER_ROW,
     enter_splits,
     plan_leaves,
     plan_partition,
@@ -52,6 +53,8 @@ class RowPartition:
         The nodes, of `NODE_DTYPE`.
     lefts
         (nodes, words) uint64: bins that go left at splits by category.
+    leaf_of_node
+        (nodes,) uint32: the leaf that the rows of a node without children are in.
     rows
         The list.
     """
@@ -69,6 +72,7 @@ class RowPartition:
         self.every_row, self.rows = every_row, rows
         self.table = np.zeros(64, NODE_DTYPE)
         self.lefts = np.empty((64, words), np.uint64)
+        self.leaf_of_node = np.empty(64, np.uint32)
         self._pending = _NO_NODES
         self._n_taken = 0
 
@@ -117,6 +121,7 @@ class RowPartition:
             lefts = np.empty((more.size, self.lefts.shape[1]), np.uint64)
             lefts[: self.table.size] = self.lefts
             self.table, self.lefts = more, lefts
+            self.leaf_of_node = np.empty(more.size, np.uint32)
 
     def wait(self, nodes: NDArray[np.intp]) -> None:
         """Let the rows of these nodes, which are split, stay there until `move`."""
@@ -155,8 +160,7 @@ class RowPartition:
 
     def name_leaves(self, nodes: NDArray[np.intp], leaves: NDArray[np.intp]) -> None:
         """Set the leaf of ``nodes[i]``, which has no children, to ``leaves[i]``."""
-        self._leaf_of_node = np.zeros(self.table.size, np.uint32)
-        self._leaf_of_node[nodes] = leaves
+        self.leaf_of_node[nodes] = leaves
 
     def mark_leaves(
         self,
@@ -172,14 +176,19 @@ class RowPartition:
         Rows of pending splits are routed from the parents.
         """
         threads = self._team.threads_for(CELLS_PER_ROW * leaf_of.size)
-        most_tasks = nodes.size + self._pending.size + leaf_of.size // TASK_ROWS
+        most_tasks = 1 + nodes.size + self._pending.size + leaf_of.size // TASK_ROWS
         tasks = np.empty((most_tasks, 5), np.int64)
         self.name_leaves(nodes, leaves)
         n_tasks = plan_leaves(
-            nodes, self._pending, self.table, threads, self._leaf_of_node, tasks
+            nodes,
+            self._pending,
+            self.table,
+            leaf_of.size,
+            n_leaves,
+            threads,
+            self.leaf_of_node,
+            tasks,
         )
-        if self._n_taken < leaf_of.size:
-            leaf_of[self.rows[0, self._n_taken :]] = n_leaves
         self._team.run(
             mark_leaves,
             threads,
@@ -188,7 +197,7 @@ class RowPartition:
             self.lefts,
             by_feature,
             self.rows,
-            self._leaf_of_node,
+            self.leaf_of_node,
             leaf_of,
         )
 
@@ -218,6 +227,6 @@ class RowPartition:
             by_feature,
             self.table,
             self.lefts,
-            self._leaf_of_node,
+            self.leaf_of_node,
             leaf_of,
         )

@@ -19,6 +19,7 @@ from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.margins import add_leaf_values
 from hornbeam.kernels.multi_output import mix_outputs
 from hornbeam.kernels.partition import sum_leaves
+from hornbeam.kernels.plan import CELLS_PER_ROW
 from hornbeam.kernels.sampling import (
     GradientSampling,
     draw_by_size,
@@ -26,9 +27,9 @@ from hornbeam.kernels.sampling import (
     weigh_rows,
 )
 from hornbeam.kernels.team import Team
+from hornbeam.kernels.tree_tables import LeafGradients
 
 __all__ = [
-    "CELLS_PER_ROW",
     "GradientColumn",
     "RowScratch",
     "RowState",
@@ -39,10 +40,8 @@ __all__ = [
 #: Gradients and hessians: two arrays (columns, rows), or lists of (rows,) arrays.
 Pair = tuple[Any, Any]
 
-#: The cost of one iteration of a loop over rows, in histogram bins.
-CELLS_PER_ROW = 8
-
 _NO_PACKED, _NO_WIDE = np.empty(0, np.int64), np.empty((2, 0), np.int64)
+_NO_SINGLES, _NO_DOUBLES = np.empty(0, np.float32), np.empty(0)
 
 
 def run_rows(team: Team, kernel: Any, rows: int, *arguments: Any) -> None:
@@ -151,6 +150,13 @@ class GradientColumn:
         run_rows(
             self._team, widen, self._n_rows, *self._pair, *self._per_unit, self.wide
         )
+
+    def leaf_gradients(self) -> LeafGradients:
+        """Return the gradients and hessians that leaves are summed of."""
+        g, h = self._pair
+        if g.dtype == np.float32:
+            return LeafGradients(g, h, _NO_DOUBLES, _NO_DOUBLES)
+        return LeafGradients(_NO_SINGLES, _NO_SINGLES, g, h)
 
     def sum_leaves(
         self, leaf_of: NDArray[np.uint32], n_leaves: int

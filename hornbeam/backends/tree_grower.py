@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,15 @@ from hornbeam.backends.interface import (
 )
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.kernels.histogram import QuantisedGradients
-from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, SplitRules
+from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, TASK_ROWS, SplitRules
+from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.sync import SYNC_SIZE
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.tree import (
+from hornbeam.kernels.tree import grow_tree
+from hornbeam.kernels.tree_tables import (
+    BEYOND,
     FULL,
     N_NODES,
     N_PENDING,
@@ -29,12 +32,13 @@ from hornbeam.kernels.tree import (
     BoundTables,
     GrowthRules,
     HistogramPool,
+    LeafGradients,
     TreeBuffers,
     TreeFeatures,
+    TreeLeaves,
     TreeLimits,
     TreeRows,
     TreeTables,
-    grow_tree,
 )
 
 __all__ = ["TreeGrower", "TreeRoot", "TreeSearch", "features_of_task"]
@@ -57,6 +61,9 @@ class TreeRoot(NamedTuple):
     ----------
     rows
         Of the tree.
+    leaves
+        The gradients that leaves are summed of, and an array (rows,) uint32 for the
+        leaf of each row.
     partition
         Of the rows among the nodes.
     blocks
@@ -70,6 +77,7 @@ class TreeRoot(NamedTuple):
     """
 
     rows: TreeRows
+    leaves: tuple[LeafGradients, NDArray[np.uint32]]
     partition: RowPartition
     blocks: NDArray[np.int64]
     slabs: NDArray[np.int64]
@@ -84,6 +92,8 @@ class TreeSearch(NamedTuple):
     ----------
     histograms
         (slots, 2 or 3, bins) int64; rows are counted in the third part.
+    free
+        (slots + 1,) int64: a stack of free slots; its last number is its height.
     candidates
         The most candidates of a feature, plus 1.
     features
@@ -94,6 +104,8 @@ class TreeSearch(NamedTuple):
         (2,) int64: begin and end of histogram bins that count each row once.
     scales
         (2,) float64: the value of one unit of gradient and hessian sums.
+    leaf_scales
+        (2,) float64: the same of the sums of leaves.
     rules
         Of splits and leaf weights.
     limits
@@ -103,11 +115,13 @@ class TreeSearch(NamedTuple):
     """
 
     histograms: NDArray[np.int64]
+    free: NDArray[np.int64]
     candidates: int
     features: NDArray[np.void]
     chosen: NDArray[np.uint64]
     every_row: NDArray[np.int64]
     scales: NDArray[np.float64]
+    leaf_scales: NDArray[np.float64]
     rules: SplitRules
     limits: NodeConstraints | None
     constraints: Constraints | None
@@ -132,8 +146,11 @@ class TreeGrower:
         self._touched = np.zeros((team.size, bins // 64 + 1), np.uint64)
         self._state = np.zeros(STATE_SIZE, np.int64)
         self._sync = np.zeros(SYNC_SIZE, np.int64)
-        self._free = self._every_slot = np.empty(0, np.int64)
         self._tables: TreeTables | None = None
+        #: The arrays of `TreeLeaves` that are as long as the tables.
+        self._leaves: tuple[Any, ...] = ()
+        #: (columns, nodes) of each type: left, parent and `NodeColumns`.
+        self._columns: list[NDArray[Any]] = []
         self._bounded: BoundTables | None = None
         self._buffers: TreeBuffers | None = None
 
@@ -143,6 +160,7 @@ class TreeGrower:
         search: TreeSearch,
         limits: GrowthLimits,
         draws: ColumnDraws,
+        learning_rate: float | None,
     ) -> GrownTree:
         """Return the tree that grows from this root; see `Backend.grow`."""
         rows = root.rows
@@ -169,7 +187,7 @@ class TreeGrower:
             limits.lossguide,
             packs and not counts_rows,
         )
-        pool = HistogramPool(search.histograms, root.slabs, self._free_slots(search))
+        pool = HistogramPool(search.histograms, root.slabs, search.free)
         state = self._state
         state[:] = 0
         state[:4] = 1, 1, 0, 1
@@ -184,6 +202,13 @@ class TreeGrower:
             limited.tables.left[:] = -1
         state[STATUS] = FULL
         while state[STATUS] == FULL:
+            leaves = TreeLeaves(
+                *root.leaves,
+                search.leaf_scales,
+                learning_rate is not None,
+                learning_rate or 0.0,
+                *self._leaves,
+            )
             self._team.run(
                 grow_tree,
                 threads,
@@ -194,29 +219,24 @@ class TreeGrower:
                 limited,
                 tables,
                 buffers,
+                leaves,
             )
             if state[STATUS] == FULL:
                 size = 2 * tables.nodes.size
                 tables, buffers = self._allocate(root, features, search, size)
                 if search.limits is not None:
                     limited = self._limit(root, search.limits, constraints)
-        root.partition.wait(tables.pending[: state[N_PENDING]])
         count = int(state[N_NODES])
-        return GrownTree(
-            tables.nodes["left"][:count].astype(np.int32),
-            tables.family[0, :count].astype(np.int32),
-            tables.splits[:count].copy(),
-            tables.sets[:count].copy().view(np.uint64),
-        )
-
-    def _free_slots(self, search: TreeSearch) -> NDArray[np.int64]:
-        """Return a stack of all slots, with its height at the end."""
-        slots = len(search.histograms)
-        if self._free.size != slots + 1:
-            self._every_slot = np.append(np.arange(slots)[::-1], slots)
-            self._free = np.empty_like(self._every_slot)
-        self._free[:] = self._every_slot
-        return self._free
+        splits, sets = tables.splits[:count], tables.sets[:count].view(np.uint64)
+        if learning_rate is None:
+            root.partition.wait(tables.pending[: state[N_PENDING]])
+            left = tables.nodes["left"][:count].astype(np.int32)
+            parent = tables.family[0, :count].astype(np.int32)
+            return GrownTree(left, parent, splits, sets)
+        integers, flags, floats = [own[:, :count].copy() for own in self._columns]
+        left, parent, right, feature = integers
+        columns = NodeColumns(right, feature, *flags, *floats)
+        return GrownTree(left, parent, splits, sets, columns, bool(state[BEYOND]))
 
     def _allocate(
         self, root: TreeRoot, features: TreeFeatures, search: TreeSearch, nodes: int
@@ -230,6 +250,7 @@ class TreeGrower:
             old = None
         if old is None or old.nodes is not root.partition.table:
             self._tables = self._new_tables(root.partition, old, words)
+            self._leaves = self._new_leaves(root.partition)
             self._buffers = None
         assert self._tables is not None
         tables, buffers = self._tables, self._buffers
@@ -286,6 +307,26 @@ class TreeGrower:
             for name in ("splits", "sets", "used", "queue", "pending"):
                 getattr(tables, name)[:count] = getattr(old, name)[:count]
         return tables
+
+    def _new_leaves(self, partition: RowPartition) -> tuple[Any, ...]:
+        """Return the arrays of `TreeLeaves` for tables of the partition's size."""
+        size, team = partition.table.size, self._team.size
+        # The columns of one type are in one array, so that they are copied in one go.
+        kinds = (4, np.int32), (2, np.uint8), (4, np.float32)
+        self._columns = [np.empty((count, size), dtype) for count, dtype in kinds]
+        left, parent, *columns = (own for table in self._columns for own in table)
+        new = NodeColumns(*columns)
+        return (
+            np.empty(size, np.int64),
+            partition.leaf_of_node,
+            np.empty((size + 1 + partition.every_row.size // TASK_ROWS, 5), np.int64),
+            np.empty((team, size + 1, 2), np.int64),
+            np.empty((1, size, 2)),
+            np.empty((1, size)),
+            left,
+            parent,
+            new._replace(value=new.value[:, None], weight=new.weight[:, None]),
+        )
 
     def _limit(
         self, root: TreeRoot, limits: NodeConstraints, constraints: Constraints | None

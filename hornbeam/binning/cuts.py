@@ -6,7 +6,7 @@ A column with at most max_bin distinct values has one bin per value, as in XGBoo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,15 @@ class Cuts:
     pointers: Int64s
     values: Float64s
     minimums: Float64s
+    #: The minimum of each feature and then its cuts, and where its cuts begin here.
+    _thresholds: Float64s = field(init=False, repr=False, compare=False)
+    _starts: Int64s = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        begins = self.pointers[:-1]
+        thresholds = np.insert(self.values, begins, self.minimums)
+        object.__setattr__(self, "_thresholds", thresholds)
+        object.__setattr__(self, "_starts", begins + np.arange(begins.size) + 1)
 
     @classmethod
     def join(cls, columns: list[ColumnCuts]) -> Cuts:
@@ -126,9 +135,8 @@ class Cuts:
 
         `splits` has shape (splits,) and dtype `SPLIT_DTYPE`.
         """
-        feature, last_bin = splits["feature"], splits["bin"]
-        ends = self.values[self.pointers[feature] + np.maximum(last_bin, 0)]
-        return np.where(last_bin < 0, self.minimums[feature], ends)
+        last_bins = self._starts.take(splits["feature"]) + splits["bin"]
+        return self._thresholds.take(last_bins)
 
     def lower_ends(self, feature: int) -> Float64s:
         """Return the lower end of each bin of a feature, then NaN for missing."""

@@ -38,7 +38,10 @@ class Thresholds(Protocol):
     """Maps bins to the values of features."""
 
     def thresholds(self, splits: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the thresholds of (splits,) `SPLIT_DTYPE`: lower values go left."""
+        """Return the thresholds of (splits,) `SPLIT_DTYPE`: lower values go left.
+
+        Those of leaves and of splits by category mean nothing.
+        """
 
 
 def grow_tree(
@@ -65,35 +68,49 @@ def grow_tree(
     """
     backend.begin_tree(output, params, columns.columns, sample)
     sides = None
-    grown = backend.grow(limits, columns.draws, constraints)
-    if grown is not None:
-        tree = TreeBuilder.of(grown)
-        nodes = owners = tree.leaves()
+    weighs = constants is None and not (limits.prunes or params.path_smooth > 0.0)
+    if constraints is not None and constraints.directions is not None:
+        weighs = False  # weights have bounds
+    rate = learning_rate if weighs else None
+    grown = backend.grow(limits, columns.draws, rate, constraints)
+    if grown is not None and grown.columns is not None:
+        tree, new, is_beyond = TreeBuilder.of(grown), grown.columns, grown.is_beyond
     else:
-        finder: Backend | ConstrainedBackend = backend
-        if constraints is not None or params.counts_rows:
-            finder = ConstrainedBackend(backend, params, constraints)
-        if limits.lossguide:
-            tree, nodes, owners = grow_lossguide(finder, limits, columns)
-        else:
-            tree = _grow_depthwise(finder, limits, columns)
+        if grown is not None:
+            tree = TreeBuilder.of(grown)
             nodes = owners = tree.leaves()
-        if isinstance(finder, ConstrainedBackend):
-            sides = finder.sides
-    if limits.prunes:
-        tree, kept = prune(tree, limits.gamma)
-        owners = kept[owners]
-    finished = _finish(
-        tree,
-        nodes,
-        owners,
-        backend,
-        cuts,
-        params,
-        learning_rate,
-        None if constraints is None else bounds_in(tree, constraints, sides),
-        None if constants is None else partial(constants, output),
-    )
+        else:
+            finder: Backend | ConstrainedBackend = backend
+            if constraints is not None or params.counts_rows:
+                finder = ConstrainedBackend(backend, params, constraints)
+            if limits.lossguide:
+                tree, nodes, owners = grow_lossguide(finder, limits, columns)
+            else:
+                tree = _grow_depthwise(finder, limits, columns)
+                nodes = owners = tree.leaves()
+            if isinstance(finder, ConstrainedBackend):
+                sides = finder.sides
+        if limits.prunes:
+            tree, kept = prune(tree, limits.gamma)
+            owners = kept[owners]
+        new, is_beyond = _weigh(
+            tree,
+            nodes,
+            owners,
+            backend,
+            params,
+            learning_rate,
+            None if constraints is None else bounds_in(tree, constraints, sides),
+            None if constants is None else partial(constants, output),
+        )
+    if is_beyond:
+        raise DataError(
+            "a leaf value is beyond the range of float32: labels, weights or the "
+            "learning rate are too large; scale the labels or weights down, or lower "
+            "learning_rate",
+            code=ErrorCode.FLOAT_OVERFLOW,
+        )
+    finished = _finish(tree, new, cuts)
     values = finished.value[finished.left < 0]
     backend.add_leaf_values(values if contributions is None else contributions(values))
     return finished
@@ -119,20 +136,20 @@ def _grow_depthwise(
     return tree
 
 
-def _finish(
+def _weigh(
     tree: TreeBuilder,
     nodes: NDArray[np.intp],
     owners: NDArray[np.intp],
     backend: Backend,
-    cuts: Thresholds,
     params: SplitParams,
     learning_rate: float,
     bounds: NDArray[np.float64] | None,
     constants: Callable[[NDArray[np.uint32], int], NDArray[np.float64]] | None,
-) -> Tree:
-    """Compute the weights of the nodes, within their bounds, and return the tree.
+) -> tuple[NodeColumns, bool]:
+    """Compute the weights of the nodes, within their bounds.
 
-    The rows of the backend's ``nodes[i]`` are in leaf ``owners[i]`` of the tree.
+    Returns the columns of the tree, and whether a leaf value is beyond float32. The
+    rows of the backend's ``nodes[i]`` are in leaf ``owners[i]`` of the tree.
     """
     n_nodes = tree.n_nodes
     left, splits = tree.left[:n_nodes], tree.splits[:n_nodes]
@@ -165,7 +182,6 @@ def _finish(
     columns = NodeColumns(
         right=np.empty(n_nodes, np.int32),
         feature=np.empty(n_nodes, np.int32),
-        threshold=cuts.thresholds(splits),
         default_left=np.empty(n_nodes, np.uint8),
         split_type=np.empty(n_nodes, np.uint8),
         value=np.empty(of_outputs, np.float32),
@@ -173,27 +189,33 @@ def _finish(
         cover=np.empty(n_nodes, np.float32),
         weight=np.empty(of_outputs, np.float32),
     )
-    if write_nodes(left, splits, weights, sums, columns):
-        raise DataError(
-            "a leaf value is beyond the range of float32: labels, weights or the "
-            "learning rate are too large; scale the labels or weights down, or lower "
-            "learning_rate",
-            code=ErrorCode.FLOAT_OVERFLOW,
-        )
+    is_beyond = write_nodes(left, splits, weights, sums, columns)
+    if not is_multi_output:
+        value, weight = columns.value[:, 0], columns.weight[:, 0]
+        columns = columns._replace(value=value, weight=weight)
+    return columns, is_beyond
+
+
+def _finish(tree: TreeBuilder, columns: NodeColumns, cuts: Thresholds) -> Tree:
+    """Return the tree with these columns."""
+    n_nodes = tree.n_nodes
+    left, splits = tree.left[:n_nodes], tree.splits[:n_nodes]
+    threshold = cuts.thresholds(splits)
+    no_threshold = (left < 0) | columns.split_type.view(np.bool_)
+    np.putmask(threshold, no_threshold, np.nan)
     category_counts, categories = tree.categories()
-    shape = of_outputs if is_multi_output else n_nodes
     return Tree(
         left=left.copy(),
         right=columns.right,
         parent=tree.parent[:n_nodes].copy(),
         feature=columns.feature,
-        threshold=columns.threshold,
+        threshold=threshold,
         default_left=columns.default_left,
         split_type=columns.split_type,
         category_counts=category_counts,
         categories=categories,
-        value=columns.value.reshape(shape),
+        value=columns.value,
         gain=columns.gain,
         cover=columns.cover,
-        weight=columns.weight.reshape(shape),
+        weight=columns.weight,
     )

@@ -59,7 +59,7 @@ class TreeBuilder:
     def of(cls, grown: GrownTree) -> TreeBuilder:
         """Return a tree that a backend has grown."""
         n_nodes = grown.left.size
-        return cls(*grown, np.arange(n_nodes), n_nodes)
+        return cls(*grown[:4], np.arange(n_nodes), n_nodes)
 
     def split(
         self,

@@ -25,11 +25,10 @@ _FLOAT32_MAX = 3.4028234663852886e38
 
 
 class NodeColumns(NamedTuple):
-    """The columns of a finished tree; see `Tree`. Outputs are the last axis."""
+    """Columns of a finished tree; see `Tree`. Outputs are the last axis."""
 
     right: NDArray[np.int32]
     feature: NDArray[np.int32]
-    threshold: NDArray[np.float64]
     default_left: NDArray[np.uint8]
     split_type: NDArray[np.uint8]
     value: NDArray[np.float32]
@@ -99,20 +98,17 @@ def write_nodes(
     splits,  # (nodes,) SPLIT_DTYPE
     weights,  # (outputs, nodes) float64: times the learning rate at leaves
     sums,  # (columns, nodes, 2) float64: gradients and hessians
-    new,  # NodeColumns, out; threshold: that of each split, in
+    new,  # NodeColumns, out
 ):
-    """Write the columns of a tree; return whether a leaf value is beyond float32."""
+    """Write columns of a tree; return whether a leaf value is beyond float32."""
     is_beyond = False
     for node in range(left.size):
         is_leaf = left[node] < 0
         split = splits[node]
-        by_category = split["is_categorical"] != 0
         new.right[node] = -1 if is_leaf else left[node] + 1
         new.feature[node] = split["feature"]
-        if is_leaf or by_category:
-            new.threshold[node] = np.nan
         new.default_left[node] = split["missing_left"]
-        new.split_type[node] = by_category
+        new.split_type[node] = split["is_categorical"] != 0
         new.gain[node] = _as_float32(split["gain"])
         cover = sums[0, node, 1]
         for column in range(1, sums.shape[0]):

@@ -13,6 +13,7 @@ from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, PACK, REPLACE, TASK_R
 from hornbeam.kernels.sync import threads_for
 
 __all__ = [
+    "CELLS_PER_ROW",
     "assign_slots",
     "enter_children",
     "enter_split",
@@ -23,8 +24,8 @@ __all__ = [
     "settle_children",
 ]
 
-#: The cost of partitioning one row, in histogram bins.
-_CELLS_PER_ROW = 8
+#: The cost of one iteration of a loop over rows, in histogram bins.
+CELLS_PER_ROW = 8
 #: Tasks per thread, for load balancing.
 _TASKS_PER_THREAD = 4
 
@@ -244,7 +245,7 @@ def plan_partition(
     rows = 0
     for i in range(batch.size):
         rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
-    n_threads = threads_for(team_size, _CELLS_PER_ROW * rows)
+    n_threads = threads_for(team_size, CELLS_PER_ROW * rows)
     chunk = _chunk(rows, n_threads)
     n_tasks = 0
     for i in range(batch.size):
@@ -293,16 +294,27 @@ def plan_leaves(
     leaves,  # (nodes,) int64: nodes without children
     waiting,  # (some,) int64: split nodes whose rows have not been partitioned
     nodes,  # table of NODE_DTYPE
+    n_rows,  # those outside of the root follow its own on side 0
+    n_leaves,  # the leaf of these rows
     n_threads,
     leaf_of_node,  # (nodes,) uint32: the leaf of a node's rows
     tasks,  # (tasks, 5) int64, out: node, its leaf or -1 if it is split, side, rows
 ):
-    """Write the tasks that mark the rows of all leaves; return their number.
+    """Write the tasks that mark the leaf of each row; return their number.
 
     Rows that have not been partitioned are processed at the parent, once for both
     children.
     """
     n_tasks = 0
+    in_tree = nodes[0]["end"]
+    chunk = max(1, n_rows - in_tree) if n_threads == 1 else TASK_ROWS
+    for begin in range(in_tree, n_rows, chunk):
+        tasks[n_tasks, 0] = 0
+        tasks[n_tasks, 1] = n_leaves
+        tasks[n_tasks, 2] = 0
+        tasks[n_tasks, 3] = begin
+        tasks[n_tasks, 4] = min(begin + chunk, n_rows)
+        n_tasks += 1
     for i in range(leaves.size + waiting.size):
         number = leaves[i] if i < leaves.size else waiting[i - leaves.size]
         node = nodes[number]

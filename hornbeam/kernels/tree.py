@@ -4,7 +4,8 @@ All threads of the team enter `grow_tree` once. Thread 0 plans: it chooses the n
 split and lists the tasks of the next phase, which is to partition rows, to build
 histograms or to search splits. It works on short phases alone, and shares long ones
 with the other threads, which wait for them at a barrier. So a phase costs a barrier of
-0.1 microseconds instead of a dispatch of 30 to 90.
+0.1 microseconds instead of a dispatch of 30 to 90. At the end `tree_end.finish_tree`
+sums the leaves and weighs the nodes.
 
 Numba compiles a kernel together with all kernels that it calls, so each phase is called
 in one place, and short functions are inlined.
@@ -14,30 +15,17 @@ The tree is the one that `growth.grower` grows with the same functions, call by 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from hornbeam.kernels.histogram import (
-    BinColumns,
     HistogramSlots,
-    QuantisedGradients,
     build_histograms,
     take_from_parent,
 )
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import (
-    BLOCK_ROWS,
-    JOIN_BINS,
-    MIN_GAIN,
-    PACK,
-    REPLACE,
-    SplitRules,
-)
+from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, MIN_GAIN, PACK, REPLACE
 from hornbeam.kernels.leaves import bound_children, bound_nodes
-from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.packed_split import (
     PackedSums,
     SplitBuffers,
@@ -55,7 +43,7 @@ from hornbeam.kernels.plan import (
     plan_partition,
     settle_children,
 )
-from hornbeam.kernels.sampling import ColumnDraws, draw_columns
+from hornbeam.kernels.sampling import draw_columns
 from hornbeam.kernels.split import CandidateFeatures, keep_candidate, search_node
 from hornbeam.kernels.sync import (
     barrier,
@@ -64,287 +52,40 @@ from hornbeam.kernels.sync import (
     restart_tasks,
     threads_for,
 )
+from hornbeam.kernels.tree_end import finish_tree
+from hornbeam.kernels.tree_tables import (
+    BEGIN,
+    COMMAND,
+    COMPLETE,
+    DEPTH,
+    END,
+    FULL,
+    HESSIAN,
+    N_BUILDERS,
+    N_BUILT,
+    N_JOINS,
+    N_LEAVES,
+    N_NODES,
+    N_PENDING,
+    N_QUEUE,
+    N_SEARCHED,
+    N_SUBTRACTED,
+    N_TASKS,
+    NEXT,
+    PARENT,
+    SLOT,
+    STATUS,
+)
 
-__all__ = [
-    "CELLS_PER_BIN",
-    "FEW_ROWS",
-    "FULL",
-    "N_NODES",
-    "N_PENDING",
-    "STATE_SIZE",
-    "STATUS",
-    "BoundTables",
-    "GrowthRules",
-    "HistogramPool",
-    "TreeBuffers",
-    "TreeFeatures",
-    "TreeLimits",
-    "TreeRows",
-    "TreeTables",
-    "grow_tree",
-]
+__all__ = ["CELLS_PER_BIN", "FEW_ROWS", "grow_tree"]
 
 #: Nodes of at most this many rows have no histogram (measured: 64 to 200 are best).
 FEW_ROWS = 128
 #: The cost of searching one bin, in units of adding one row to a histogram bin.
 CELLS_PER_BIN = 4
 
-# Words of the state of a tree.
-(
-    N_NODES,
-    N_LEAVES,
-    BEGIN,  # the nodes of the last level, or the last two children
-    END,
-    NEXT,  # the first of these whose split has not been searched
-    N_QUEUE,  # nodes in the queue of `lossguide`
-    N_PENDING,  # split nodes whose rows have not been moved
-    STATUS,
-    COMMAND,
-    N_TASKS,
-    N_JOINS,
-    N_BUILT,
-    N_SUBTRACTED,
-    N_SEARCHED,
-    N_BUILDERS,  # threads that build the listed histograms
-    STATE_SIZE,
-) = range(16)
-
-#: Statuses: the tree is complete, or the tables have no room for more nodes.
-COMPLETE, FULL = range(2)
+# Commands of thread 0.
 _STOP, _PARTITION, _COUNT, _BUILD, _SEARCH = range(5)
-
-# Rows of the table of families.
-_PARENT, _SLOT, _HESSIAN, _DEPTH = range(4)
-
-
-class GrowthRules(NamedTuple):
-    """What a tree may grow to.
-
-    Attributes
-    ----------
-    split
-        Of splits and leaf weights.
-    scales
-        (2,) float64: the value of one unit of gradient and hessian sums.
-    gamma
-        The least gain of a split.
-    max_depth, max_leaves
-        0: no limit.
-    lossguide
-        Whether the leaf of the highest gain is split next, instead of whole levels.
-    packs
-        Whether the sums of at most BLOCK_ROWS rows are packed.
-    """
-
-    split: SplitRules
-    scales: NDArray[np.float64]
-    gamma: float
-    max_depth: int
-    max_leaves: int
-    lossguide: bool
-    packs: bool
-
-
-class TreeRows(NamedTuple):
-    """The rows that a tree is grown on.
-
-    Attributes
-    ----------
-    by_feature
-        (columns, rows) uint8 or uint16: bins, column-major.
-    columns
-        The same bins by row.
-    gradients
-        In fixed point.
-    rows
-        (2, rows) uint32: the rows of each node are contiguous, in one of two sides.
-    """
-
-    by_feature: NDArray[Any]
-    columns: BinColumns
-    gradients: QuantisedGradients
-    rows: NDArray[np.uint32]
-
-
-class HistogramPool(NamedTuple):
-    """The histograms of nodes.
-
-    Attributes
-    ----------
-    histograms
-        (slots, 2, bins) int64; (slots, 3, bins) where rows are counted.
-    slabs
-        (slabs, 2, bins) int64: partial sums, numbered after the slots.
-    free
-        (slots + 1,) int64: a stack of free slots; its last number is its height.
-    """
-
-    histograms: NDArray[np.int64]
-    slabs: NDArray[np.int64]
-    free: NDArray[np.int64]
-
-
-class TreeFeatures(NamedTuple):
-    """The features that splits are searched among.
-
-    Attributes
-    ----------
-    table
-        (features,) FEATURE_DTYPE.
-    chosen
-        (chosen,) uint64: the features of the tree, ascending.
-    draws
-        Of those that a node may use.
-    groups
-        (groups, words) uint64: sets of features that may interact; (0, 0): all may.
-    every_row
-        (2,) int64: begin and end of histogram bins that count each row once.
-    blocks
-        (blocks + 1,) int64: the first columns of tasks that build histograms.
-    block
-        The number of features of a task of the split search.
-    """
-
-    table: NDArray[Any]
-    chosen: NDArray[np.uint64]
-    draws: ColumnDraws
-    groups: NDArray[np.uint64]
-    every_row: NDArray[np.int64]
-    blocks: NDArray[np.int64]
-    block: int
-
-
-class TreeTables(NamedTuple):
-    """The nodes of a tree.
-
-    Attributes
-    ----------
-    nodes
-        (nodes,) NODE_DTYPE.
-    lefts
-        (nodes, words) uint64: bins that go left at splits by category.
-    splits
-        (nodes,) SPLIT_DTYPE: the best split of each node; at the end zero at leaves.
-    sets
-        (nodes, words) uint64: the categories that go right in these; or (nodes, 0)
-        uint8 where no feature is categorical.
-    used
-        (nodes, words) uint64: the features on the path to each node; (nodes, 0) where
-        no constraint depends on them.
-    family
-        (4, nodes) int64: the parent, the slot or -1, the sum of hessians, the depth.
-    queue
-        (nodes,) int64: of `lossguide`, the nodes that may be split; a binary heap.
-    pending
-        (nodes,) int64: split nodes whose rows have not been moved to the children.
-    state
-        (STATE_SIZE,) int64.
-    """
-
-    nodes: NDArray[Any]
-    lefts: NDArray[np.uint64]
-    splits: NDArray[Any]
-    sets: NDArray[Any]
-    used: NDArray[np.uint64]
-    family: NDArray[np.int64]
-    queue: NDArray[np.int64]
-    pending: NDArray[np.int64]
-    state: NDArray[np.int64]
-
-
-class BoundTables(NamedTuple):
-    """What the constraints of a tree's nodes depend on.
-
-    Attributes
-    ----------
-    weights
-        (nodes,) float64: as a leaf; NaN at the root, where it is not known.
-    bounds
-        (nodes, 2) float64: the least and the largest weight in the node's subtree.
-    left
-        (nodes,) int32: the left child, or -1 where children are not searched.
-    directions
-        (nodes,) int8: those of the splits; see `NodeConstraints`.
-    reach
-        (nodes, 2) float64: the range of the weights of each node and of the children
-        that it would get.
-    reach_below, grows
-        (nodes, 2) and (nodes,) uint8: buffers of `leaves.bound_nodes`.
-    """
-
-    weights: NDArray[np.float64]
-    bounds: NDArray[np.float64]
-    left: NDArray[np.int32]
-    directions: NDArray[np.int8]
-    reach: NDArray[np.float64]
-    reach_below: NDArray[np.float64]
-    grows: NDArray[np.uint8]
-
-
-class TreeLimits(NamedTuple):
-    """The constraints of a tree that has any.
-
-    Attributes
-    ----------
-    of_nodes
-        Of all nodes; weights and bounds are those of the tables.
-    tables
-        Of the nodes.
-    follows
-        Whether the bounds of monotone constraints are updated as the tree grows.
-    units
-        A gradient of 0 and a hessian of 1 for each row, where rows are counted.
-    """
-
-    of_nodes: NodeConstraints
-    tables: BoundTables
-    follows: bool
-    units: QuantisedGradients
-
-
-class TreeBuffers(NamedTuple):
-    """Task lists, and memory of the threads.
-
-    Attributes
-    ----------
-    batch
-        (4, nodes) int64: nodes to split, to build, their slots, and nodes to search.
-    subtracted
-        (2, nodes) int64: larger siblings, and the smaller ones to subtract.
-    partition_tasks, counts
-        (tasks, 5) and (tasks,) int64: see `partition.partition_rows`.
-    tasks, joins
-        See `histogram.build_histograms`.
-    found, found_sets
-        (nodes, parts) SPLIT_DTYPE and (nodes, parts, words): the best split of each
-        task of the search.
-    packed
-        (threads, packed bins of a task) int64, zeros.
-    columns, allowed
-        (threads, 3, features) uint64 and (threads, features) uint8: see
-        `sampling.draw_columns`.
-    values, every_bin, sums, touched
-        Of `SplitBuffers`, all but `every_bin` with an axis of threads.
-    sync
-        (SYNC_SIZE,) int64: for phases of one thread.
-    """
-
-    batch: NDArray[np.int64]
-    subtracted: NDArray[np.int64]
-    partition_tasks: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    tasks: NDArray[np.int64]
-    joins: NDArray[np.int64]
-    found: NDArray[Any]
-    found_sets: NDArray[Any]
-    packed: NDArray[np.int64]
-    columns: NDArray[np.uint64]
-    allowed: NDArray[np.uint8]
-    values: NDArray[np.float64]
-    every_bin: NDArray[np.int64]
-    sums: NDArray[np.int64]
-    touched: NDArray[np.uint64]
-    sync: NDArray[np.int64]
 
 
 @inline
@@ -463,11 +204,11 @@ def _enter_nodes(batch, count, features, tables):
         )
         extend_path(node, split["feature"], left, tables.used)
         for child in range(left, left + 2):
-            family[_PARENT, child] = node
-            family[_SLOT, child] = -1
-            family[_DEPTH, child] = family[_DEPTH, node] + 1
-        family[_HESSIAN, left] = split["left_hessian"]
-        family[_HESSIAN, left + 1] = split["total_hessian"] - split["left_hessian"]
+            family[PARENT, child] = node
+            family[SLOT, child] = -1
+            family[DEPTH, child] = family[DEPTH, node] + 1
+        family[HESSIAN, left] = split["left_hessian"]
+        family[HESSIAN, left + 1] = split["total_hessian"] - split["left_hessian"]
         state[N_NODES] += 2
     state[N_LEAVES] += count
     state[END] = state[N_NODES]
@@ -524,12 +265,12 @@ def _extend_reach(split, reach):
 @inline
 def _free_slot(tables, pool, node):
     """Free the slot of a node, if it has any."""
-    slot = tables.family[_SLOT, node]
+    slot = tables.family[SLOT, node]
     if slot >= 0:
         height = pool.free.size - 1
         pool.free[pool.free[height]] = slot
         pool.free[height] += 1
-        tables.family[_SLOT, node] = -1
+        tables.family[SLOT, node] = -1
 
 
 @kernel
@@ -549,35 +290,35 @@ def _assign_slots(begin, end, tables, pool, rules, buffers):
     if free[height] < end - begin:
         # Children keep the parents' slots from being dropped.
         for left in range(first, end, 2):
-            parent = family[_PARENT, left]
-            family[_SLOT, left] = family[_SLOT, parent]
-            family[_SLOT, parent] = -1
+            parent = family[PARENT, left]
+            family[SLOT, left] = family[SLOT, parent]
+            family[SLOT, parent] = -1
         for node in range(begin):
             _free_slot(tables, pool, node)
         for left in range(first, end, 2):
-            family[_SLOT, family[_PARENT, left]] = family[_SLOT, left]
-            family[_SLOT, left] = -1
+            family[SLOT, family[PARENT, left]] = family[SLOT, left]
+            family[SLOT, left] = -1
     if begin == 0:
         searched[0] = built[0] = 0
         n_searched = np.int64(1)
         n_built = np.int64(not _has_few_rows(tables, 0, rules))
     for left in range(first, end, 2):
-        parent = family[_PARENT, left]
+        parent = family[PARENT, left]
         swaps = _size(tables, left) > _size(tables, left + 1)
         smaller = left + 1 if swaps else left
         larger = left if swaps else left + 1
-        slot = family[_SLOT, parent]
+        slot = family[SLOT, parent]
         searches_smaller = _size(tables, smaller) > 1 and can_split(
-            family[_HESSIAN, smaller], rules.scales, rules.split
+            family[HESSIAN, smaller], rules.scales, rules.split
         )
         searches_larger = _size(tables, larger) > 1 and can_split(
-            family[_HESSIAN, larger], rules.scales, rules.split
+            family[HESSIAN, larger], rules.scales, rules.split
         )
         builds_smaller = searches_smaller and not _has_few_rows(tables, smaller, rules)
         builds_larger = searches_larger and not _has_few_rows(tables, larger, rules)
         if builds_larger and slot >= 0:
-            family[_SLOT, larger] = slot
-            family[_SLOT, parent] = -1
+            family[SLOT, larger] = slot
+            family[SLOT, parent] = -1
             builds_larger = False
             buffers.subtracted[0, n_subtracted] = larger
             buffers.subtracted[1, n_subtracted] = smaller
@@ -601,7 +342,7 @@ def _assign_slots(begin, end, tables, pool, rules, buffers):
     for i in range(n_built):
         free[height] -= 1
         slots[i] = free[free[height]]
-        family[_SLOT, built[i]] = slots[i]
+        family[SLOT, built[i]] = slots[i]
     state[N_BUILT] = n_built
     state[N_SEARCHED] = n_searched
     state[N_SUBTRACTED] = n_subtracted
@@ -661,7 +402,7 @@ def _store_splits(rules, limits, pool, tables, buffers):
 @inline
 def _may_split(node, rules, tables):
     """Return whether nodes of this depth may be split."""
-    deep = rules.max_depth > 0 and tables.family[_DEPTH, node] >= rules.max_depth
+    deep = rules.max_depth > 0 and tables.family[DEPTH, node] >= rules.max_depth
     return not deep and _splits_left(tables, rules) > 0
 
 
@@ -747,9 +488,9 @@ def _subtract(task, rows, pool, tables, rules, buffers):
     smaller = buffers.subtracted[1, task // shares]
     begin = task % shares * JOIN_BINS
     end = min(begin + JOIN_BINS, bins)
-    slot = tables.family[_SLOT, larger]
-    child = tables.family[_SLOT, smaller]
-    was_packed = _is_packed(tables, tables.family[_PARENT, larger], rules)
+    slot = tables.family[SLOT, larger]
+    child = tables.family[SLOT, smaller]
+    was_packed = _is_packed(tables, tables.family[PARENT, larger], rules)
     is_packed = _is_packed(tables, larger, rules)
     if child < 0:
         # All of it in one task: rows have bins everywhere.
@@ -786,7 +527,7 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
         draw_columns(
             features.chosen,
             draws,
-            tables.family[_DEPTH, node],
+            tables.family[DEPTH, node],
             node,
             buffers.columns[thread_id],
             buffers.allowed[thread_id],
@@ -821,7 +562,7 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
                 own_rows = rows.rows[place["side"], place["begin"] : place["end"]]
                 total = sum_few_rows(rows.columns, own_rows, packed, own)
         else:
-            sums = pool.histograms[tables.family[_SLOT, node], 0]
+            sums = pool.histograms[tables.family[SLOT, node], 0]
             for c in range(features.every_row[0], features.every_row[1]):
                 total += sums[c]
         search_packed_node(
@@ -838,7 +579,7 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
         )
     else:
         search_node(
-            pool.histograms[tables.family[_SLOT, node]],
+            pool.histograms[tables.family[SLOT, node]],
             node,
             CandidateFeatures(chosen, allowed, chosen.size),
             features.table,
@@ -872,13 +613,23 @@ def _search_nodes(
 
 @kernel
 def grow_tree(
-    thread_id, n_threads, sync, rows, pool, features, rules, limits, tables, buffers
+    thread_id,
+    n_threads,
+    sync,
+    rows,
+    pool,
+    features,
+    rules,
+    limits,
+    tables,
+    buffers,
+    leaves,
 ):
     """Grow a tree, from the root or from where the tables were full.
 
     `rows` are `TreeRows`, `pool` a `HistogramPool`, `features` `TreeFeatures`, `rules`
-    `GrowthRules`, `limits` `TreeLimits` or None, `tables` `TreeTables` and `buffers`
-    `TreeBuffers`.
+    `GrowthRules`, `limits` `TreeLimits` or None, `tables` `TreeTables`, `buffers`
+    `TreeBuffers` and `leaves` `TreeLeaves`.
     """
     state = tables.state
     while True:
@@ -895,8 +646,10 @@ def grow_tree(
         else:
             barrier(sync, n_threads)
         command = state[COMMAND]
-        if command == _STOP or is_stopped(sync):
+        if is_stopped(sync):
             return
+        if command == _STOP:
+            break
         if command == _PARTITION:
             partition_rows(
                 thread_id,
@@ -939,3 +692,14 @@ def grow_tree(
                 buffers,
             )
         barrier(counters, team)
+    if state[STATUS] == COMPLETE and leaves.weighs:
+        finish_tree(
+            thread_id,
+            n_threads,
+            sync,
+            rows.by_feature,
+            rows.rows,
+            rules.split,
+            tables,
+            leaves,
+        )

@@ -91,6 +91,7 @@ PARAMETERS = st.fixed_dictionaries(
         "reg_alpha": st.sampled_from([0.0, 0.0, 0.3]),
         "max_delta_step": st.sampled_from([0.0, 0.0, 0.2]),
         "subsample": st.sampled_from([1.0, 0.6]),
+        "sampling_method": st.sampled_from(["uniform", "gradient_based"]),
         "colsample_bytree": st.sampled_from([1.0, 0.5]),
         "colsample_bylevel": st.sampled_from([1.0, 0.5]),
         "colsample_bynode": st.sampled_from([1.0, 0.4]),
@@ -154,7 +155,7 @@ def test_a_tree_is_one_dispatch(policy, monkeypatch):
         booster.update(data, number)
     growing = [name for name in names if "grow_tree" in name]
     assert len(growing) == 3
-    banned = ("build_histograms", "find_splits", "partition_rows")
+    banned = ("build_histograms", "find_splits", "partition_rows", "leaves")
     assert not [name for name in names if any(word in name for word in banned)]
 
 

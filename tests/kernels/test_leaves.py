@@ -150,12 +150,10 @@ def test_columns_of_a_tree(outputs):
     weights = rng.normal(size=(outputs, n_nodes))
     weights[0, 2] = -1e300  # of an inner node
     sums = rng.uniform(size=(outputs, n_nodes, 2))
-    thresholds = rng.normal(size=n_nodes)
     of_outputs = n_nodes, outputs
     new = NodeColumns(
         right=np.empty(n_nodes, np.int32),
         feature=np.empty(n_nodes, np.int32),
-        threshold=thresholds.copy(),
         default_left=np.empty(n_nodes, np.uint8),
         split_type=np.empty(n_nodes, np.uint8),
         value=np.empty(of_outputs, np.float32),
@@ -167,9 +165,6 @@ def test_columns_of_a_tree(outputs):
     most = np.finfo(np.float32).max
     np.testing.assert_array_equal(new.right, np.where(is_leaf, -1, LEFT + 1))
     np.testing.assert_array_equal(new.feature, splits["feature"])
-    no_threshold = is_leaf | (splits["is_categorical"] == 1)
-    expected = np.where(no_threshold, np.nan, thresholds)
-    np.testing.assert_array_equal(new.threshold, expected)
     np.testing.assert_array_equal(new.default_left, splits["missing_left"])
     np.testing.assert_array_equal(new.split_type, splits["is_categorical"])
     rounded = weights.clip(-most, most).astype(np.float32).T

@@ -289,16 +289,30 @@ def test_leaves_whose_rows_are_at_the_parent(sizes, n_threads):
     check_leaves(nodes, np.array([3, 4, 5, 6]), np.array([2]), n_threads)
 
 
-def check_leaves(nodes, leaves, waiting, n_threads):
-    """Assert that tasks cover all rows of all nodes once."""
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("left_out", [1, 60, 100_000])
+def test_rows_outside_of_the_sample(left_out, n_threads):
+    nodes = table(SMALL)
+    check_leaves(nodes, np.array([3, 4, 5, 6]), np.empty(0, int), n_threads, left_out)
+
+
+def check_leaves(nodes, leaves, waiting, n_threads, left_out=0):
+    """Assert that tasks cover all rows of all nodes once, and those in none."""
     own_nodes = [*leaves, *waiting]
-    rows = sum(max(0, nodes["end"][n] - nodes["begin"][n]) for n in own_nodes)
-    most = len(own_nodes) + rows // TASK_ROWS
+    in_tree = nodes["end"][0]
+    most = 1 + len(own_nodes) + (in_tree + left_out) // TASK_ROWS
     tasks = np.full((most, 5), -9)
     leaf_of_node = np.full(len(nodes), 99, np.uint32)
     leaf_of_node[leaves] = 10 + np.arange(len(leaves))
-    n_tasks = plan_leaves(leaves, waiting, nodes, n_threads, leaf_of_node, tasks)
+    n_tasks = plan_leaves(
+        leaves, waiting, nodes, in_tree + left_out, 50, n_threads, leaf_of_node, tasks
+    )
     assert n_tasks <= most
+    others = [task for task in tasks[:n_tasks].tolist() if task[0] == 0]
+    places = [in_tree, *(task[4] for task in others)]
+    assert [task[3] for task in others] == places[:-1]
+    assert places[-1] == in_tree + left_out
+    assert all(task[1:3] == [50, 0] for task in others)
     for i, node in enumerate(own_nodes):
         own = [task for task in tasks[:n_tasks].tolist() if task[0] == node]
         begin, end = nodes["begin"][node], nodes["end"][node]

@@ -1,0 +1,117 @@
+"""The end of a tree that a kernel has grown: leaves are summed, and nodes weighed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.leaves import weigh_nodes, write_nodes
+from hornbeam.kernels.partition import mark_leaves, sum_leaves
+from hornbeam.kernels.plan import plan_leaves
+from hornbeam.kernels.sync import barrier, restart_tasks
+from hornbeam.kernels.tree_tables import BEYOND, N_NODES, N_PENDING, N_TASKS, PARENT
+
+__all__ = ["finish_tree"]
+
+
+@inline
+def _list_leaves(team, n_rows, tables, leaves):
+    """List the tasks that mark the leaf of each row; return their number."""
+    state = tables.state
+    count = np.int64(0)
+    for node in range(state[N_NODES]):
+        if tables.nodes[node]["left"] < 0:
+            leaves.nodes[count] = node
+            leaves.leaf_of_node[node] = count
+            count += 1
+    for thread_id in range(team):
+        for leaf in range(count + 1):
+            leaves.sums[thread_id, leaf, 0] = 0
+            leaves.sums[thread_id, leaf, 1] = 0
+    return plan_leaves(
+        leaves.nodes[:count],
+        tables.pending[: state[N_PENDING]],
+        tables.nodes,
+        n_rows,
+        count,
+        team,
+        leaves.leaf_of_node,
+        leaves.tasks,
+    )
+
+
+@inline
+def _weigh(team, rules, tables, leaves):
+    """Weigh the nodes by the sums of the leaves, and write the columns of the tree."""
+    state, sums = tables.state, leaves.node_sums[0]
+    left = leaves.left[: state[N_NODES]]
+    for node in range(left.size):
+        left[node] = tables.nodes[node]["left"]
+        leaves.parent[node] = tables.family[PARENT, node]
+        if left[node] < 0:
+            leaf = leaves.leaf_of_node[node]
+            for part in range(2):
+                total = np.int64(0)
+                for thread_id in range(team):
+                    total += leaves.sums[thread_id, leaf, part]
+                sums[node, part] = total * leaves.scales[part]
+    weights = leaves.weights[0]
+    no_bounds, no_rows = sums[:0], weights[:0]
+    weigh_nodes(left, rules, leaves.learning_rate, sums, no_bounds, no_rows, weights)
+    state[BEYOND] = write_nodes(
+        left, tables.splits, leaves.weights, leaves.node_sums, leaves.columns
+    )
+
+
+@kernel
+def finish_tree(thread_id, n_threads, sync, by_feature, rows, rules, tables, leaves):
+    """Mark the leaf of each row, sum the leaves, and weigh the nodes."""
+    state, pairs = tables.state, leaves.gradients
+    if thread_id == 0:
+        state[N_TASKS] = _list_leaves(n_threads, rows.shape[1], tables, leaves)
+        restart_tasks(sync)
+    barrier(sync, n_threads)
+    mark_leaves(
+        thread_id,
+        n_threads,
+        sync,
+        leaves.tasks[: state[N_TASKS]],
+        tables.nodes,
+        tables.lefts,
+        by_feature,
+        rows,
+        leaves.leaf_of_node,
+        leaves.leaf_of,
+    )
+    barrier(sync, n_threads)
+    if thread_id == 0:
+        restart_tasks(sync)
+    barrier(sync, n_threads)
+    scales = 1.0 / leaves.scales[0], 1.0 / leaves.scales[1]
+    if pairs.double_gradients.size == 0:
+        sum_leaves(
+            thread_id,
+            n_threads,
+            sync,
+            leaves.leaf_of,
+            pairs.single_gradients,
+            pairs.single_hessians,
+            scales[0],
+            scales[1],
+            leaves.sums,
+        )
+    else:
+        sum_leaves(
+            thread_id,
+            n_threads,
+            sync,
+            leaves.leaf_of,
+            pairs.double_gradients,
+            pairs.double_hessians,
+            scales[0],
+            scales[1],
+            leaves.sums,
+        )
+    barrier(sync, n_threads)
+    if thread_id == 0:
+        _weigh(n_threads, rules, tables, leaves)

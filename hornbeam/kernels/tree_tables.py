@@ -1,0 +1,364 @@
+"""The tables of a tree that a kernel grows: rows, rules, nodes, leaves and buffers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.histogram import BinColumns, QuantisedGradients
+from hornbeam.kernels.layout import SplitRules
+from hornbeam.kernels.leaves import NodeColumns
+from hornbeam.kernels.node_constraints import NodeConstraints
+from hornbeam.kernels.sampling import ColumnDraws
+
+__all__ = [
+    "BEGIN",
+    "BEYOND",
+    "COMMAND",
+    "COMPLETE",
+    "DEPTH",
+    "END",
+    "FULL",
+    "HESSIAN",
+    "NEXT",
+    "N_BUILDERS",
+    "N_BUILT",
+    "N_JOINS",
+    "N_LEAVES",
+    "N_NODES",
+    "N_PENDING",
+    "N_QUEUE",
+    "N_SEARCHED",
+    "N_SUBTRACTED",
+    "N_TASKS",
+    "PARENT",
+    "SLOT",
+    "STATE_SIZE",
+    "STATUS",
+    "BoundTables",
+    "GrowthRules",
+    "HistogramPool",
+    "LeafGradients",
+    "TreeBuffers",
+    "TreeFeatures",
+    "TreeLeaves",
+    "TreeLimits",
+    "TreeRows",
+    "TreeTables",
+]
+
+# Words of the state of a tree.
+(
+    N_NODES,
+    N_LEAVES,
+    BEGIN,  # the nodes of the last level, or the last two children
+    END,
+    NEXT,  # the first of these whose split has not been searched
+    N_QUEUE,  # nodes in the queue of `lossguide`
+    N_PENDING,  # split nodes whose rows have not been moved
+    STATUS,
+    COMMAND,
+    N_TASKS,
+    N_JOINS,
+    N_BUILT,
+    N_SUBTRACTED,
+    N_SEARCHED,
+    N_BUILDERS,  # threads that build the listed histograms
+    BEYOND,  # whether a leaf value is beyond float32
+    STATE_SIZE,
+) = range(17)
+
+#: Statuses: the tree is complete, or the tables have no room for more nodes.
+COMPLETE, FULL = range(2)
+
+# Rows of the table of families.
+PARENT, SLOT, HESSIAN, DEPTH = range(4)
+
+
+class GrowthRules(NamedTuple):
+    """What a tree may grow to.
+
+    Attributes
+    ----------
+    split
+        Of splits and leaf weights.
+    scales
+        (2,) float64: the value of one unit of gradient and hessian sums.
+    gamma
+        The least gain of a split.
+    max_depth, max_leaves
+        0: no limit.
+    lossguide
+        Whether the leaf of the highest gain is split next, instead of whole levels.
+    packs
+        Whether the sums of at most BLOCK_ROWS rows are packed.
+    """
+
+    split: SplitRules
+    scales: NDArray[np.float64]
+    gamma: float
+    max_depth: int
+    max_leaves: int
+    lossguide: bool
+    packs: bool
+
+
+class TreeRows(NamedTuple):
+    """The rows that a tree is grown on.
+
+    Attributes
+    ----------
+    by_feature
+        (columns, rows) uint8 or uint16: bins, column-major.
+    columns
+        The same bins by row.
+    gradients
+        In fixed point.
+    rows
+        (2, rows) uint32: the rows of each node are contiguous, in one of two sides.
+    """
+
+    by_feature: NDArray[Any]
+    columns: BinColumns
+    gradients: QuantisedGradients
+    rows: NDArray[np.uint32]
+
+
+class HistogramPool(NamedTuple):
+    """The histograms of nodes.
+
+    Attributes
+    ----------
+    histograms
+        (slots, 2, bins) int64; (slots, 3, bins) where rows are counted.
+    slabs
+        (slabs, 2, bins) int64: partial sums, numbered after the slots.
+    free
+        (slots + 1,) int64: a stack of free slots; its last number is its height.
+    """
+
+    histograms: NDArray[np.int64]
+    slabs: NDArray[np.int64]
+    free: NDArray[np.int64]
+
+
+class TreeFeatures(NamedTuple):
+    """The features that splits are searched among.
+
+    Attributes
+    ----------
+    table
+        (features,) FEATURE_DTYPE.
+    chosen
+        (chosen,) uint64: the features of the tree, ascending.
+    draws
+        Of those that a node may use.
+    groups
+        (groups, words) uint64: sets of features that may interact; (0, 0): all may.
+    every_row
+        (2,) int64: begin and end of histogram bins that count each row once.
+    blocks
+        (blocks + 1,) int64: the first columns of tasks that build histograms.
+    block
+        The number of features of a task of the split search.
+    """
+
+    table: NDArray[Any]
+    chosen: NDArray[np.uint64]
+    draws: ColumnDraws
+    groups: NDArray[np.uint64]
+    every_row: NDArray[np.int64]
+    blocks: NDArray[np.int64]
+    block: int
+
+
+class TreeTables(NamedTuple):
+    """The nodes of a tree.
+
+    Attributes
+    ----------
+    nodes
+        (nodes,) NODE_DTYPE.
+    lefts
+        (nodes, words) uint64: bins that go left at splits by category.
+    splits
+        (nodes,) SPLIT_DTYPE: the best split of each node; at the end zero at leaves.
+    sets
+        (nodes, words) uint64: the categories that go right in these; or (nodes, 0)
+        uint8 where no feature is categorical.
+    used
+        (nodes, words) uint64: the features on the path to each node; (nodes, 0) where
+        no constraint depends on them.
+    family
+        (4, nodes) int64: the parent, the slot or -1, the sum of hessians, the depth.
+    queue
+        (nodes,) int64: of `lossguide`, the nodes that may be split; a binary heap.
+    pending
+        (nodes,) int64: split nodes whose rows have not been moved to the children.
+    state
+        (STATE_SIZE,) int64.
+    """
+
+    nodes: NDArray[Any]
+    lefts: NDArray[np.uint64]
+    splits: NDArray[Any]
+    sets: NDArray[Any]
+    used: NDArray[np.uint64]
+    family: NDArray[np.int64]
+    queue: NDArray[np.int64]
+    pending: NDArray[np.int64]
+    state: NDArray[np.int64]
+
+
+class BoundTables(NamedTuple):
+    """What the constraints of a tree's nodes depend on.
+
+    Attributes
+    ----------
+    weights
+        (nodes,) float64: as a leaf; NaN at the root, where it is not known.
+    bounds
+        (nodes, 2) float64: the least and the largest weight in the node's subtree.
+    left
+        (nodes,) int32: the left child, or -1 where children are not searched.
+    directions
+        (nodes,) int8: those of the splits; see `NodeConstraints`.
+    reach
+        (nodes, 2) float64: the range of the weights of each node and of the children
+        that it would get.
+    reach_below, grows
+        (nodes, 2) and (nodes,) uint8: buffers of `leaves.bound_nodes`.
+    """
+
+    weights: NDArray[np.float64]
+    bounds: NDArray[np.float64]
+    left: NDArray[np.int32]
+    directions: NDArray[np.int8]
+    reach: NDArray[np.float64]
+    reach_below: NDArray[np.float64]
+    grows: NDArray[np.uint8]
+
+
+class TreeLimits(NamedTuple):
+    """The constraints of a tree that has any.
+
+    Attributes
+    ----------
+    of_nodes
+        Of all nodes; weights and bounds are those of the tables.
+    tables
+        Of the nodes.
+    follows
+        Whether the bounds of monotone constraints are updated as the tree grows.
+    units
+        A gradient of 0 and a hessian of 1 for each row, where rows are counted.
+    """
+
+    of_nodes: NodeConstraints
+    tables: BoundTables
+    follows: bool
+    units: QuantisedGradients
+
+
+class TreeBuffers(NamedTuple):
+    """Task lists, and memory of the threads.
+
+    Attributes
+    ----------
+    batch
+        (4, nodes) int64: nodes to split, to build, their slots, and nodes to search.
+    subtracted
+        (2, nodes) int64: larger siblings, and the smaller ones to subtract.
+    partition_tasks, counts
+        (tasks, 5) and (tasks,) int64: see `partition.partition_rows`.
+    tasks, joins
+        See `histogram.build_histograms`.
+    found, found_sets
+        (nodes, parts) SPLIT_DTYPE and (nodes, parts, words): the best split of each
+        task of the search.
+    packed
+        (threads, packed bins of a task) int64, zeros.
+    columns, allowed
+        (threads, 3, features) uint64 and (threads, features) uint8: see
+        `sampling.draw_columns`.
+    values, every_bin, sums, touched
+        Of `SplitBuffers`, all but `every_bin` with an axis of threads.
+    sync
+        (SYNC_SIZE,) int64: for phases of one thread.
+    """
+
+    batch: NDArray[np.int64]
+    subtracted: NDArray[np.int64]
+    partition_tasks: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    tasks: NDArray[np.int64]
+    joins: NDArray[np.int64]
+    found: NDArray[Any]
+    found_sets: NDArray[Any]
+    packed: NDArray[np.int64]
+    columns: NDArray[np.uint64]
+    allowed: NDArray[np.uint8]
+    values: NDArray[np.float64]
+    every_bin: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    touched: NDArray[np.uint64]
+    sync: NDArray[np.int64]
+
+
+class LeafGradients(NamedTuple):
+    """The gradients and hessians that leaves are summed of, (rows,) each.
+
+    They are float32, or float64 in the second pair; the other pair is empty.
+    """
+
+    single_gradients: NDArray[np.float32]
+    single_hessians: NDArray[np.float32]
+    double_gradients: NDArray[np.float64]
+    double_hessians: NDArray[np.float64]
+
+
+class TreeLeaves(NamedTuple):
+    """The leaves of a tree, and the columns that follow from their weights.
+
+    Attributes
+    ----------
+    gradients
+        That they are summed of.
+    leaf_of
+        (rows,) uint32, out: the leaf of each row.
+    scales
+        (2,) float64: the value of one unit of the sums.
+    weighs, learning_rate
+        Whether the nodes are weighed, and the factor on the weights of leaves.
+    nodes
+        (nodes,) int64: of the leaves.
+    leaf_of_node
+        (nodes,) uint32: the number of each leaf.
+    tasks
+        (tasks, 5) int64: see `partition.mark_leaves`.
+    sums
+        (threads, nodes + 1, 2) int64: see `partition.sum_leaves`.
+    node_sums, weights
+        (1, nodes, 2) and (1, nodes) float64: see `leaves.weigh_nodes`.
+    left, parent
+        (nodes,) int32, out: -1 where there is none.
+    columns
+        Out.
+    """
+
+    gradients: LeafGradients
+    leaf_of: NDArray[np.uint32]
+    scales: NDArray[np.float64]
+    weighs: bool
+    learning_rate: float
+    nodes: NDArray[np.int64]
+    leaf_of_node: NDArray[np.uint32]
+    tasks: NDArray[np.int64]
+    sums: NDArray[np.int64]
+    node_sums: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    left: NDArray[np.int32]
+    parent: NDArray[np.int32]
+    columns: NodeColumns
