@@ -41,7 +41,7 @@ def enter_paths(
         extend_path(nodes[i], features[i], left[i], used)
 
 
-@inline
+@kernel
 def _mark(words, allowed):
     """Mark the features of a set with a second bit."""
     for word in range(words.size):
