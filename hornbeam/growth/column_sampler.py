@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels.sampling import (
-    OF_LEVEL,
-    OF_NODE,
     ColumnDraws,
     draw_bits,
-    draw_exponentials,
+    draw_columns,
+    draw_share,
 )
 
 __all__ = ["ColumnSampler", "draw_projection"]
@@ -24,6 +23,8 @@ __all__ = ["ColumnSampler", "draw_projection"]
 # Counters of the purposes of draws; that of rows is 0 (see `RowSample.key`).
 _OF_TREE = 1 << 28
 _OF_MIX = 4 << 28
+
+_EQUAL = np.empty(0)
 
 
 def draw_projection(
@@ -73,60 +74,30 @@ class ColumnSampler:
         tree: int,
         weights: NDArray[np.float64] | None = None,
     ) -> None:
-        self._weights = weights
         self._n_features = n_features
-        self._by_level, self._by_node = by_level, by_node
-        self._key, self._tree = np.uint64(seed % 2**64), np.uint64(tree)
+        weights = _EQUAL if weights is None else weights
+        key = np.uint64(tree), np.uint64(seed % 2**64)
+        #: What kernels need to draw as `allowed` does.
+        self.draws = ColumnDraws(*key, weights, by_level, by_node)
         #: The features of the tree, ascending, uint64.
-        self.columns = self._draw(_all_columns(n_features), by_tree, _OF_TREE)
+        self.columns = _all_columns(n_features)
+        if by_tree < 1.0:
+            columns, scratch = self.columns.copy(), np.empty((2, n_features), np.uint64)
+            count = draw_share(columns, by_tree, _OF_TREE, self.draws, *scratch)
+            self.columns = columns[:count]
 
     @property
     def go_by_node(self) -> bool:
         """Whether the columns of a node depend on the node's number in the tree."""
-        return self._by_node < 1.0
-
-    def draws(self) -> ColumnDraws | None:
-        """Return what a kernel needs to draw as `allowed` does; None: it cannot."""
-        if self._weights is not None and min(self._by_level, self._by_node) < 1.0:
-            return None
-        return ColumnDraws(self._tree, self._key, self._by_level, self._by_node)
-
-    def _draw(
-        self, columns: NDArray[np.uint64], rate: float, purpose: int
-    ) -> NDArray[np.uint64]:
-        count = max(1, int(rate * columns.size))
-        if count == columns.size:
-            return columns
-        if self._weights is None:
-            bits = np.empty(self._n_features, np.uint32)
-            draw_bits(self._tree, np.uint64(purpose), self._key, bits)
-            order = np.argsort(bits[columns], kind="stable")
-        else:
-            order = self._weighted_order(columns, self._weights[columns], purpose)
-        return np.sort(columns[order[:count]])
-
-    def _weighted_order(
-        self, columns: NDArray[np.uint64], weights: NDArray[np.float64], purpose: int
-    ) -> NDArray[np.intp]:
-        """Return the indices of the columns in the order in which they are drawn.
-
-        Sorting by exponential waiting times with the weights as rates is weighted
-        sampling without replacement: the largest u**(1/w) of Efraimidis and Spirakis
-        (2006). With equal weights it is the order of the draws without weights.
-        """
-        waits = np.empty(self._n_features)
-        draw_exponentials(self._tree, np.uint64(purpose), self._key, waits)
-        never = weights == 0.0
-        with np.errstate(over="ignore"):
-            waits = waits[columns] / np.where(never, 1.0, weights)
-        return np.lexsort((waits, never))
+        return self.draws.by_node < 1.0
 
     def allowed(self, nodes: NDArray[np.intp], depth: int) -> NDArray[np.uint8] | None:
         """Return which features each node may use, (nodes, features); None: all."""
-        if self._by_level == 1.0 and self._by_node == 1.0:
+        draws = self.draws
+        if draws.by_level == 1.0 and draws.by_node == 1.0:
             return None
-        level = self._draw(self.columns, self._by_level, OF_LEVEL + depth)
-        out = np.zeros((nodes.size, self._n_features), np.uint8)
-        for i, node in enumerate(nodes):
-            out[i, self._draw(level, self._by_node, OF_NODE + int(node))] = 1
+        out = np.empty((nodes.size, self._n_features), np.uint8)
+        scratch = np.empty((3, self._n_features), np.uint64)
+        for node, own in zip(nodes.tolist(), out, strict=True):
+            draw_columns(self.columns, draws, depth, node, scratch, own)
         return out

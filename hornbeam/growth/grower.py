@@ -67,13 +67,12 @@ def grow_tree(
     packed histograms.
     """
     backend.begin_tree(output, params, columns.columns, sample)
-    grown, draws, sides = None, columns.draws(), None
+    sides = None
     weighs = constants is None and not (limits.prunes or params.path_smooth > 0.0)
     if constraints is not None and constraints.directions is not None:
         weighs = False  # weights have bounds
-    if draws is not None:
-        rate = learning_rate if weighs else None
-        grown = backend.grow(limits, draws, rate, constraints)
+    rate = learning_rate if weighs else None
+    grown = backend.grow(limits, columns.draws, rate, constraints)
     if grown is not None and grown.columns is not None:
         tree, new, is_beyond = TreeBuilder.of(grown), grown.columns, grown.is_beyond
     else:

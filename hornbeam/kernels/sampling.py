@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.categories import select_least
@@ -13,8 +14,6 @@ from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
-    "OF_LEVEL",
-    "OF_NODE",
     "ColumnDraws",
     "DrawKey",
     "GradientSampling",
@@ -22,8 +21,8 @@ __all__ = [
     "draw_bits",
     "draw_by_size",
     "draw_columns",
-    "draw_exponentials",
     "draw_rows",
+    "draw_share",
     "weigh_rows",
 ]
 
@@ -31,8 +30,8 @@ __all__ = [
 # The purpose of bootstrap draws (see `maths.philox`); callers pass that of others.
 _BAG = np.uint64(0x50000000)
 # Those of the columns of levels and nodes.
-OF_LEVEL = 0x20000000
-OF_NODE = 0x30000000
+_OF_LEVEL = 0x20000000
+_OF_NODE = 0x30000000
 _HALF = np.uint64(32)
 
 
@@ -55,12 +54,14 @@ class DrawKey(NamedTuple):
 
 
 class ColumnDraws(NamedTuple):
-    """The draws of columns in a tree, all of equal probability.
+    """The draws of columns in a tree.
 
     Attributes
     ----------
     stream, seed
         Of their `DrawKey`; the purpose is that of a level or a node.
+    weights
+        (features,) float64: relative probabilities; (0,): all are equal.
     by_level, by_node
         The share of the tree's columns that is drawn for a level, and of these for a
         node; at least one column.
@@ -68,6 +69,7 @@ class ColumnDraws(NamedTuple):
 
     stream: np.uint64
     seed: np.uint64
+    weights: NDArray[np.float64]
     by_level: float
     by_node: float
 
@@ -208,8 +210,37 @@ def draw_bits(
 
 
 @inline
-def _draw_share(columns, size, share, draws, purpose, keys, chosen):
-    """Draw a share of ``columns[:size]`` in their place; return the number drawn."""
+def _wait(bits, weight):
+    """Return the bits of an exponential draw of mean ``1 / weight``.
+
+    Non-negative floats are ordered as their bits are; weight 0 comes after all others.
+    """
+    never = weight == 0.0
+    # -ln(u) for a u in (0, 1): lower bits give smaller values.
+    wait = -maths.log((4294967295.5 - np.float64(bits)) / 4294967296.0)
+    # A quotient of Python's floats may be infinite.
+    wait = float(wait) / float(1.0 if never else weight)
+    key = np.float64(wait).view(np.uint64)
+    return key | (np.uint64(never) << np.uint64(63))
+
+
+@kernel
+def draw_share(
+    columns,  # (columns,) uint64, ascending; out: first those that are drawn, ascending
+    share,  # of the columns, at least one
+    purpose,  # see `maths.philox`
+    draws,  # ColumnDraws
+    keys,  # (columns,) uint64, buffer
+    least,  # the same
+):
+    """Draw a share of the columns; return the number of those.
+
+    The lowest keys are drawn, and of equal ones the lower column. With weights the keys
+    are exponential waiting times with the weights as rates, which is weighted sampling
+    without replacement: the largest u**(1/w) of Efraimidis and Spirakis (2006). With
+    equal weights it is the order of the draws without weights.
+    """
+    size = np.int64(columns.size)
     count = max(np.int64(1), np.int64(share * size))
     if count >= size:
         return size
@@ -217,11 +248,21 @@ def _draw_share(columns, size, share, draws, purpose, keys, chosen):
         column = columns[j]
         quarter = column >> np.uint64(2)
         draw = maths.philox(quarter, draws.stream, np.uint64(purpose), draws.seed)
-        # The lower column comes first if the bits are the same.
-        keys[j] = (draw[np.int64(column & np.uint64(3))] << _HALF) | column
-    select_least(keys[:size], np.uint64(0), chosen[:count])
-    for j in range(count):
-        columns[j] = chosen[j] & np.uint64(0xFFFFFFFF)
+        bits = np.uint32(draw[np.int64(column & np.uint64(3))])
+        keys[j] = bits
+        if draws.weights.size > 0:
+            keys[j] = _wait(bits, draws.weights[np.int64(column)])
+    select_least(keys[:size], np.uint64(0), least[:count])
+    last = least[count - 1]
+    ties = 0
+    while ties < count and least[count - 1 - ties] == last:
+        ties += 1
+    taken = 0
+    for j in range(size):
+        if keys[j] < last or (keys[j] == last and ties > 0):
+            ties -= keys[j] == last
+            columns[taken] = columns[j]
+            taken += 1
     return count
 
 
@@ -234,37 +275,19 @@ def draw_columns(
     scratch,  # (3, features of the tree) uint64
     allowed,  # (features,) uint8, out
 ):
-    """Write which features a node may use, as `ColumnSampler.allowed` does."""
-    columns, keys, chosen = scratch[0], scratch[1], scratch[2]
+    """Write which features a node may use: a share of those of its level."""
+    columns, keys, least = scratch[0], scratch[1], scratch[2]
     size = np.int64(features.size)
     for j in range(size):
         columns[j] = features[j]
-    level = OF_LEVEL + depth
-    size = _draw_share(columns, size, draws.by_level, draws, level, keys, chosen)
-    own = OF_NODE + node
-    size = _draw_share(columns, size, draws.by_node, draws, own, keys, chosen)
+    for of_node in range(2):
+        share = draws.by_node if of_node else draws.by_level
+        purpose = _OF_NODE + node if of_node else _OF_LEVEL + depth
+        size = draw_share(columns[:size], share, purpose, draws, keys, least)
     for f in range(allowed.size):
         allowed[f] = 0
     for j in range(size):
         allowed[np.int64(columns[j])] = 1
-
-
-@kernel
-def draw_exponentials(
-    stream,  # uint64: the tree
-    purpose,  # uint64
-    key,  # uint64: the seed
-    waits,  # (items,) float64, out
-):
-    """Write an exponential draw of mean 1 for each item.
-
-    It is -ln(u) for a u in (0, 1) made of the bits of `draw_bits`: lower bits give
-    smaller values.
-    """
-    for i in range(waits.size):
-        draw = maths.philox(np.uint64(i // 4), stream, purpose, key)
-        bits = np.float64(np.uint32(draw[i % 4]))
-        waits[i] = -maths.log((4294967295.5 - bits) / 4294967296.0)
 
 
 @kernel

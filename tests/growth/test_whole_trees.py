@@ -61,9 +61,12 @@ def grown_in_one_call(monkeypatch):
 def digests(calls, kind, params, rounds=3):
     """Return the digests of the models that both ways grow."""
     values, labels = TABLES[kind]
-    found = []
+    weights, found = None, []
+    if params.get("feature_weights"):
+        weights = np.arange(values.shape[1]) % 4 / 4
+    params = {key: params[key] for key in params if key != "feature_weights"}
     for calls.enabled in (True, False):
-        data = hornbeam.DMatrix(values, labels)
+        data = hornbeam.DMatrix(values, labels, feature_weights=weights)
         calls.clear()
         model = hornbeam.train(params, data, rounds, verbose_eval=False)
         assert len(calls) >= rounds
@@ -118,6 +121,7 @@ CONSTRAINTS = st.fixed_dictionaries(
         "interaction_constraints": st.sampled_from(["", "[[0], [1, 2]]", "[[0, 2]]"]),
         "feature_costs": st.sampled_from([(), (0.0, 9.0), {2: 1.0}]),
         "feature_costs_for": st.sampled_from(["model", "rows"]),
+        "feature_weights": st.booleans(),
     }
 )
 

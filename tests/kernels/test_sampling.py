@@ -9,13 +9,15 @@ from kernel_calls import N_THREADS, call, needs_compiler
 
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.sampling import (
+    ColumnDraws,
     DrawKey,
     GradientSampling,
     draw_bag,
     draw_bits,
     draw_by_size,
-    draw_exponentials,
+    draw_columns,
     draw_rows,
+    draw_share,
     weigh_rows,
 )
 
@@ -36,14 +38,48 @@ def test_bits_equal_the_reference(stream, seed):
     assert bits.tolist() == [word % 2**32 for word in exact]
 
 
+def share_of(columns, share, purpose, seed, weights):
+    """Return the share of the columns that is drawn for tree 3."""
+
+    def wait(column):
+        bits = naive.draw(column, 3, purpose, seed) % 2**32
+        if len(weights) == 0:
+            return bits, column
+        weight = weights[column]
+        exponential = -np.log1p(-(bits + 0.5) / 2**32)
+        return weight == 0, exponential / (weight or 1.0), column
+
+    count = max(1, int(share * len(columns)))
+    return sorted(sorted(columns, key=wait)[:count])
+
+
+@pytest.mark.parametrize("weights", [[], [1.0] * 40, [0.0, 1.0, 5.0, 1e-9] * 10])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_exponential_draws_use_the_same_bits(seed):
-    waits = np.empty(11)
-    draw_exponentials(np.uint64(3), np.uint64(5 << 28), np.uint64(seed), waits)
-    bits = [naive.draw(i, 3, 5 << 28, seed) % 2**32 for i in range(11)]
-    exact = [-np.log1p(-(word + 0.5) / 2**32) for word in bits]
-    np.testing.assert_allclose(waits, exact, rtol=1e-9)
-    assert np.argsort(waits).tolist() == np.argsort(bits).tolist()
+def test_columns_equal_the_reference(seed, weights):
+    of_tree = np.array([*range(20), 25, 30, 39], np.uint64)
+    for by_level, by_node in ((0.5, 0.4), (1.0, 0.1), (0.04, 1.0), (0.9, 0.9)):
+        draws = ColumnDraws(
+            np.uint64(3), np.uint64(seed), np.array(weights), by_level, by_node
+        )
+        for depth, node in ((0, 0), (4, 17)):
+            allowed = np.full(40, 9, np.uint8)
+            scratch = np.full((3, 40), 9, np.uint64)
+            draw_columns(of_tree, draws, depth, node, scratch, allowed)
+            level = share_of(
+                of_tree.tolist(), by_level, (2 << 28) + depth, seed, weights
+            )
+            expected = share_of(level, by_node, (3 << 28) + node, seed, weights)
+            assert np.flatnonzero(allowed).tolist() == expected
+            assert allowed.max() == 1
+
+
+def test_of_columns_with_the_same_wait_the_lowest_are_drawn():
+    """The waits of weights below the least float64 are infinite."""
+    weights = np.full(9, 5e-324)
+    draws = ColumnDraws(np.uint64(0), np.uint64(0), weights, 1.0, 1.0)
+    columns, scratch = np.arange(9, dtype=np.uint64), np.empty((2, 9), np.uint64)
+    assert draw_share(columns, 0.5, 1 << 28, draws, *scratch) == 4
+    assert columns[:4].tolist() == [0, 1, 2, 3]
 
 
 def sample(rows, rate, tree=0, seed=0, n_threads=1, number=0):
