@@ -24,7 +24,9 @@ from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree import grow_tree
 from hornbeam.kernels.tree_tables import (
     BEYOND,
+    END,
     FULL,
+    N_LEAVES,
     N_NODES,
     N_PENDING,
     STATE_SIZE,
@@ -47,6 +49,12 @@ __all__ = ["TreeGrower", "TreeRoot", "TreeSearch", "features_of_task"]
 _SPLIT_CELLS = 1 << 15
 #: The most nodes whose histograms are built before they are searched.
 _MOST_NODES = 1024
+#: The state of a tree of the root alone, which the kernel continues.
+_STATE_OF_ROOT = np.zeros(STATE_SIZE, np.int64)
+_STATE_OF_ROOT[[N_NODES, N_LEAVES, END]] = 1
+_STATE_OF_ROOT[STATUS] = FULL
+#: No parent, no slot, no sum of hessians yet, depth 0.
+_FAMILY_OF_ROOT = np.array([-1, -1, 0, 0])
 
 
 def features_of_task(features: int, bins: int, threads: int) -> int:
@@ -189,10 +197,9 @@ class TreeGrower:
         )
         pool = HistogramPool(search.histograms, root.slabs, search.free)
         state = self._state
-        state[:] = 0
-        state[:4] = 1, 1, 0, 1
+        state[:] = _STATE_OF_ROOT
         tables, buffers = self._allocate(root, features, search, 128)
-        tables.family[:, 0] = -1, -1, 0, 0
+        tables.family[:, 0] = _FAMILY_OF_ROOT
         tables.used[0] = 0
         limited = None
         if search.limits is not None:
@@ -200,7 +207,6 @@ class TreeGrower:
             limited.tables.weights[0] = np.nan
             limited.tables.bounds[0] = -np.inf, np.inf
             limited.tables.left[:] = -1
-        state[STATUS] = FULL
         while state[STATUS] == FULL:
             leaves = TreeLeaves(
                 *root.leaves,
