@@ -50,12 +50,11 @@ class ConstraintTracker:
         self._used = np.zeros((64, -(-n_features // 64)), np.uint64)
         self._monotone = MonotoneBounds.of(constraints, columns)
         self._limits = constraints.limits(params, n_features)
-        if self._limits is not None:
-            #: The weight of each node in each column; NaN at the root.
-            self._weights = np.full((64, columns), np.nan)
-            #: The weights of its children, or of those that it would get,
-            #: (nodes, columns, 2).
-            self.sides = np.zeros((64, columns, 2))
+        #: The weight of each node in each column, if there are limits; NaN at the root.
+        self._weights = np.full((64, columns), np.nan)
+        #: The weights of its children, or of those that it would get,
+        #: (nodes, columns, 2).
+        self.sides = np.zeros((64, columns, 2))
 
     def add_children(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
         """Enter the children of split nodes."""
