@@ -137,8 +137,8 @@ print(json.dumps(sorted(unreached)))
 @pytest.mark.slow
 @pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
 def test_the_warm_up_reaches_the_kernels():
-    # Those that it leaves are for rows on disk.
-    left = {"bring_home", "decode_rows"}
+    # Those that it leaves are for rows on disk and on workers.
+    left = {"allow_nodes", "bring_home", "decode_rows", "find_splits"}
     assert set(run(UNREACHED)[0]) <= left
 
 
