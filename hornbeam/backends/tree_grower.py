@@ -252,10 +252,14 @@ class TreeGrower:
         old, words = self._tables, 0
         if search.constraints is not None and search.constraints.follow_paths:
             words = -(-search.features.size // 64)
-        if old is not None and old.used.shape[1] != words:
+        # The kernel is compiled without categories for sets of bytes, of which there
+        # are none then. With limits it is compiled for both at once.
+        has_sets = self._words > 0 or search.limits is not None
+        sets = np.dtype(np.uint64 if has_sets else np.uint8)
+        if old is not None and (old.used.shape[1], old.sets.dtype) != (words, sets):
             old = None
         if old is None or old.nodes is not root.partition.table:
-            self._tables = self._new_tables(root.partition, old, words)
+            self._tables = self._new_tables(root.partition, old, words, sets)
             self._leaves = self._new_leaves(root.partition)
             self._buffers = None
         assert self._tables is not None
@@ -292,7 +296,11 @@ class TreeGrower:
         return tables, buffers
 
     def _new_tables(
-        self, partition: RowPartition, old: TreeTables | None, path_words: int
+        self,
+        partition: RowPartition,
+        old: TreeTables | None,
+        path_words: int,
+        sets: np.dtype[Any],
     ) -> TreeTables:
         """Return tables of the size of the partition's, with the old ones' contents."""
         size = partition.table.size
@@ -300,7 +308,7 @@ class TreeGrower:
             partition.table,
             partition.lefts,
             np.zeros(size, SPLIT_DTYPE),
-            np.zeros((size, self._words), np.uint64 if self._words else np.uint8),
+            np.zeros((size, self._words), sets),
             np.empty((size, path_words), np.uint64),
             np.empty((4, size), np.int64),
             np.empty(size, np.int64),

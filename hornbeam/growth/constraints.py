@@ -58,7 +58,7 @@ class ConstraintTracker:
 
     def add_children(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:
         """Enter the children of split nodes."""
-        last, features = int(left[-1]) + 2, splits["feature"]
+        last, features = int(left[-1]) + 2, np.ascontiguousarray(splits["feature"])
         self._used = _at_least(self._used, last)
         enter_paths(nodes, features, left, self._used)
         if self._limits is not None:
