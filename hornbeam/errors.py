@@ -244,6 +244,7 @@ class ErrorCode(StrEnum):
 
     # Optional packages and programs
     MISSING_EXTRA = auto()
+    MISSING_KERNEL = auto()
     GRAPHVIZ_MISSING = auto()
     XGBOOST_ALREADY_IMPORTED = auto()
 

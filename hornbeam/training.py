@@ -18,6 +18,7 @@ from hornbeam.callbacks import (
 )
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.kernels.ahead import compile_first_fit
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 
@@ -73,6 +74,7 @@ def train(
         It gets margins if the objective is a custom function.
     """
     check_training_data(dtrain, evals, DMatrix)
+    compile_first_fit()
     booster = Booster(params, [dtrain, *(data for data, _ in evals or ())], xgb_model)
     booster, log = run_rounds(
         booster,

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from itertools import count, product
-from pathlib import Path
-from pkgutil import iter_modules
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 
-from hornbeam import kernels
 from hornbeam.cart.bagging import BootstrapSampler, grow_forest, permutation_importance
 from hornbeam.cart.binned_features import BinnedFeatures
 from hornbeam.cart.pruning import pruning_path
@@ -27,7 +17,9 @@ from hornbeam.cart.targets import Targets
 from hornbeam.cart.tree_builder import GrowthParams
 from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.kernels.jit import prune_cache
+from hornbeam.kernels.ahead import compile_first_fit, compile_in_processes, work_on
+from hornbeam.kernels.jit import COMPILED, NATIVE
+from hornbeam.kernels.sources import prune_cache
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.registry import find, registered
 from hornbeam.training import train
@@ -78,108 +70,52 @@ Job = Callable[[], None]
 #: With fewer kernels than these on disk, processes compile faster than one process.
 #: Python calls 134 of them, and a first fit about 30.
 _MOST = 100
-#: A worker process reads job numbers by line, and writes each back when it is done.
 _WORKER = "from hornbeam.warm_up import work; work()"
 
 
 def warmup(progress: Callable[[int, int], None] | None = None) -> None:
     """Compile all kernels, or load them if they are compiled already.
 
-    In a new installation this takes minutes, since a fit needs a few kernels only; it
-    then runs a process on each core. Later it takes seconds. Call it at the start of a
-    program with tight response times, or while building a container image. The machine
-    code of earlier versions is deleted.
+    Where a wheel has the machine code there is nothing to do. Elsewhere it takes
+    minutes in a new installation, since a fit needs a few kernels only; it then runs a
+    process on each core. Later it takes seconds. Call it at the start of a program with
+    tight response times, or while building a container image. The machine code of
+    earlier versions is deleted.
 
     Parameters
     ----------
     progress
         A function that is called with the number of jobs that are done, and of all.
     """
+    if not COMPILED or NATIVE is not None:
+        return
     prune_cache()
+    compile_first_fit()
     jobs = list(_jobs())
-    workers = min(available_threads(), len(jobs))
-    compiles = workers > 1 and _compiled() < _MOST
+    compiles = available_threads() > 1 and not _is_compiled()
     total = len(jobs) * (1 + compiles)
     done = count(1)
     if compiles:
-        for _ in _compile_in_processes(workers, len(jobs)):
+        for _ in compile_in_processes(_WORKER, jobs):
             if progress is not None:
                 progress(next(done), total)
-    # In this process as well: to load the kernels, and compile any that failed.
+    # To load in this process what others have compiled.
     for job in jobs:
         job()
         if progress is not None:
             progress(next(done), total)
 
 
-def _compiled() -> int:
-    """Return the number of kernels that have machine code on disk."""
-    count = 0
-    for module in iter_modules(kernels.__path__, f"{kernels.__name__}."):
-        for kernel in vars(import_module(module.name)).values():
-            file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
-            if file is not None and kernel.__module__ == module.name:
-                count += os.path.exists(file._index_path)
-    return count
-
-
-def _compile_in_processes(workers: int, n_jobs: int) -> Iterator[int]:
-    """Run the jobs in worker processes, and yield the number of each when it is done.
-
-    The failure of a process is not an error: the kernels are then compiled by the
-    process that needs them, which raises the error.
-    """
-    root = str(Path(__file__).parents[1])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, "-c", _WORKER]
-    idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
-
-    def run_in_process(number: int) -> int:
-        process = idle.get()
-        try:
-            assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(f"{number}\n")
-            process.stdin.flush()
-            process.stdout.readline()
-        except OSError:
-            pass
-        finally:
-            idle.put(process)
-        return number
-
-    with ExitStack() as stack:
-        # It exits last: its threads end when their processes have.
-        threads = stack.enter_context(ThreadPoolExecutor(workers))
-        for _ in range(workers):
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                env=environment,
-            )
-            idle.put(stack.enter_context(process))
-            stack.callback(process.terminate)
-        jobs = [threads.submit(run_in_process, number) for number in range(n_jobs)]
-        for job in as_completed(jobs):
-            yield job.result()
+def _is_compiled() -> bool:
+    """Return whether the machine code of most kernels is on disk."""
+    compiler = import_module("hornbeam.kernels.compiler")
+    files = [kernel.cache_file for kernel in compiler.KERNELS.values()]
+    return sum(file is not None and file.exists() for file in files) >= _MOST
 
 
 def work() -> None:
     """Run the jobs whose numbers are read from standard input."""
-    jobs = list(_jobs())
-    # Compiling makes many objects that stay, and sets the collector off again and again
-    # to search all of them: without it, compiling takes 13 % less time.
-    gc.disable()
-    for line in sys.stdin:
-        if int(line) < len(jobs):
-            jobs[int(line)]()
-        gc.collect()
-        gc.freeze()
-        sys.stdout.write(line)
-        sys.stdout.flush()
+    work_on(list(_jobs()))
 
 
 def _jobs() -> Iterator[Job]:

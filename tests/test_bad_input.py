@@ -1297,7 +1297,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+#: Cases whose formulas are compiled.
+FORMULAS = {
+    "compiled objective with a wrong gradient",
+    "compiled objective with nan",
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=[pytest.mark.jit] * (c in FORMULAS)) for c in CASES],
+)
 def test_bad_input_raises_a_clear_error(case):
     act, error, needed = CASES[case]
     with pytest.raises(error) as caught:

@@ -14,7 +14,8 @@ PACKAGE = Path(hornbeam.__file__).parent
 # Layers, top first; a module may import from its own layer and from those below it.
 LAYERS = [
     ["dask", "xgboost.dask"],
-    ["sklearn", "xgboost", "forests", "cli", "warm_up", "explain.report", "__main__"],
+    ["sklearn", "xgboost", "forests", "cli", "explain.report", "__main__"],
+    ["installation", "warm_up"],
     ["training", "cross_validation", "callbacks", "explain", "cart"],
     ["boosting"],
     ["export"],
@@ -27,8 +28,10 @@ LAYERS = [
     ["binning.layout", "external_memory"],
     ["kernels"],
     ["kernels.maths"],
+    ["kernels.signatures"],
     ["kernels.jit", "kernels.layout"],
-    ["kernels.compiler"],
+    ["kernels.compiler", "kernels.native"],
+    ["kernels.sources"],
     ["params"],
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy"],

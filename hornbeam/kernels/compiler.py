@@ -6,19 +6,63 @@ counting out), and does so again for each function that it is inlined into. Kern
 count no references. So a kernel that another kernel calls stays as Numba's compiler has
 left it, and is optimised and translated as a part of that kernel. This takes a third
 less time.
+
+Numba's cache of a function does not detect a change of a helper in another file: after
+an upgrade it would run the old machine code. So the qualified name of each kernel,
+which is part of the cache key, contains a digest of its file and of all kernel files
+that this one imports, directly or not. Nor is that cache safe for processes that
+compile at the same time: data files get names that do not clash.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import BuiltinMethodType
 from typing import Any
+from weakref import WeakValueDictionary
 
+from numba import njit, types
+from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
+from numba.core.errors import NumbaError
+from numba.core.options import DefaultOptions
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
+from numba.extending import overload as numba_overload
+from numba.extending import typeof_impl
 
-__all__ = ["KernelDispatcher"]
+from hornbeam.kernels.sources import FOLDER, sources_digest
+
+__all__ = [
+    "KERNELS",
+    "KernelDispatcher",
+    "NumbaError",
+    "dispatcher_of",
+    "formula",
+    "overload",
+    "recognise",
+]
+
+_FLAGS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "boundscheck": None,
+    "fastmath": False,
+}
+#: The kernels by module and qualified name.
+KERNELS: WeakValueDictionary[str, KernelDispatcher] = WeakValueDictionary()
+
+if hasattr(DefaultOptions, "_nrt"):
+    # Kernels allocate nothing, so that arrays need no reference counting: compiling
+    # takes 10 % less time.
+    _FLAGS["_nrt"] = False
 
 
 class _KernelLibrary(JITCodeLibrary):
@@ -117,6 +161,17 @@ class KernelDispatcher(CPUDispatcher):
             _CalleeCompiler,
         )
 
+    @property
+    def cache_file(self) -> Path | None:
+        """The index of the machine code on disk; None where no folder can hold it."""
+        file = getattr(self._cache, "_cache_file", None)
+        return None if file is None else Path(file._index_path)
+
+    def compile(self, sig: Any) -> Any:
+        """Compile the kernel for a signature; see Numba's method."""
+        import_module("hornbeam.kernels.intrinsics")
+        return super().compile(sig)
+
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Return what a kernel needs that calls this one; see Numba's method."""
         return self._callee.get_call_template(args, kws)
@@ -124,3 +179,81 @@ class KernelDispatcher(CPUDispatcher):
     def get_overload(self, sig: Any) -> Any:
         """Return the key by which a kernel calls this one."""
         return self._callee.get_overload(sig)
+
+
+class _DataFilesByType(IndexDataCacheFile):
+    """Cache files of a kernel's machine code, each named by its argument types.
+
+    Numba numbers them in an index that processes write without a lock. Two processes
+    that compile a kernel for different types at the same time would choose the same
+    name, and the later reader would run code for the wrong types.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        digest = hashlib.sha256(repr(key).encode()).digest()
+        name = self._data_name(int.from_bytes(digest[:6]))
+        index = self._load_index()
+        if index.get(key) != name:
+            self._save_index({**index, key: name})
+        self._save_data(name, data)
+
+
+def dispatcher_of(function: Any, flags: dict[str, Any]) -> KernelDispatcher:
+    """Return `function` as a kernel; its name contains the formulas in its closure."""
+    path = Path(function.__code__.co_filename)
+    digest = sources_digest(path.stem if path.parent == FOLDER else None)
+    name = f"{function.__module__}.{function.__qualname__}"
+    function.__qualname__ = f"{function.__qualname__}_{digest}"
+    try:
+        compiled = KernelDispatcher(function, targetoptions={**_FLAGS, **flags})
+        compiled.enable_caching()
+        cache = compiled._cache
+        cache._cache_file = _DataFilesByType(
+            cache._cache_path,
+            cache._impl.filename_base,
+            # The sources' content, not Numba's modification time: a copied folder or
+            # a restored CI cache stays valid.
+            digest,
+        )
+        if function.__closure__:
+            # Numba would identify a formula by its address in this process.
+            cache._index_key = lambda types, codegen: (types, codegen.magic_tuple())
+    except RuntimeError as error:
+        # No folder can hold the cache (a read-only home, some containers): the kernel
+        # is compiled in each process, which is slower but correct.
+        logging.getLogger(__name__).debug("no cache for %s: %s", function, error)
+        compiled = KernelDispatcher(function, targetoptions={**_FLAGS, **flags})
+    KERNELS[name] = compiled
+    return compiled
+
+
+def formula(function: Callable[..., Any]) -> Any:
+    """Return a custom formula, compiled with the kernel that calls it."""
+    return njit(function, **_FLAGS)
+
+
+def overload(function: Callable[..., Any], chooser: Callable[..., Any]) -> None:
+    """Let `chooser` return what Numba compiles where a kernel calls `function`."""
+    numba_overload(function)(chooser)
+
+
+@cache
+def recognise(uncompiled: type) -> None:
+    """Let kernels call functions that are not compiled, or native.
+
+    `uncompiled` is their class, with the attribute ``dispatcher``; a native kernel has
+    one as its ``fallback``.
+    """
+
+    def type_of(value: Any, context: Any) -> Any:
+        return types.Dispatcher(value.dispatcher)
+
+    def type_of_native(value: Any, context: Any) -> Any:
+        fallback = getattr(value.__self__, "fallback", None)
+        if isinstance(fallback, uncompiled):
+            return type_of(fallback, context)
+        return of_builtin(value, context)
+
+    of_builtin = typeof_impl.dispatch(BuiltinMethodType)
+    typeof_impl.register(uncompiled, type_of)
+    typeof_impl.register(BuiltinMethodType, type_of_native)

@@ -1,141 +1,165 @@
-"""The decorators that compile Python loops into kernels.
+"""The decorators that turn Python loops into kernels.
 
-Numba's cache of a function does not detect a change of a helper in another file: after
-an upgrade it would run the old machine code. So the qualified name of each kernel,
-which is part of the cache key, contains a digest of its file and of all kernel files
-that this one imports, directly or not. Nor is that cache safe for processes that
-compile at the same time: data files get names that do not clash.
+A kernel is run in one of three ways, which give the same bits:
+
+- native: its machine code is in the binary that a wheel contains (see `native`), for
+  the types of arguments that Hornbeam calls it with. Numba is not imported;
+- compiled by Numba (see `compiler`), where there is no such binary, as in a source
+  checkout, and for a user's own formulas;
+- as plain Python, under ``NUMBA_DISABLE_JIT=1``.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import re
+import os
+import sys
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+from functools import update_wrapper
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
-from numba import njit
-from numba.core.caching import IndexDataCacheFile
-from numba.core.options import DefaultOptions
 
-from hornbeam.kernels.compiler import KernelDispatcher
+from hornbeam.errors import ErrorCode, HornbeamError, MissingExtraError
+from hornbeam.kernels import native
 
 __all__ = [
     "COMPILED",
+    "NATIVE",
+    "compile_errors",
     "formula",
     "inline",
     "inline_view",
     "kernel",
     "kernel_of",
-    "prune_cache",
-    "sources_digest",
+    "overload",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: False under NUMBA_DISABLE_JIT=1, where kernels run as plain Python.
-COMPILED: bool = not numba.config.DISABLE_JIT
+COMPILED: bool = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
-_FLAGS: dict[str, Any] = {
-    "nogil": True,
-    "error_model": "numpy",
-    "boundscheck": None,
-    "fastmath": False,
-}
-if hasattr(DefaultOptions, "_nrt"):
-    # Kernels allocate nothing, so that arrays need no reference counting: compiling
-    # takes 10 % less time.
-    _FLAGS["_nrt"] = False
+#: The binary with the machine code of the kernels, if they are native.
+NATIVE: ModuleType | None = native.load() if COMPILED else None
 
-_FOLDER = Path(__file__).parent
+#: Kernels and other functions by module and qualified name, in native mode.
+_NAMED: dict[str, Any] = {}
+
+#: The functions that have an overload, each with it, until Numba is imported.
+_OVERLOADS: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 
 
-_IMPORTS = re.compile(
-    r"^ *from hornbeam\.kernels(?:\.(\w+) import| import ([\w, ]+|\([^)]*\)))",
-    re.MULTILINE,
-)
+def _compiler() -> Any:
+    """Return the module that compiles kernels, which imports Numba."""
+    if find_spec("numba") is None:
+        raise MissingExtraError(
+            "a kernel has no machine code here and needs the package 'numba', which is "
+            'not installed; install it with: pip install "hornbeam[jit]"',
+            code=ErrorCode.MISSING_EXTRA,
+        )
+    compiler = import_module("hornbeam.kernels.compiler")
+    compiler.recognise(Uncompiled)
+    while _OVERLOADS:
+        compiler.overload(*_OVERLOADS.pop())
+    return compiler
 
 
-@cache
-def _source(name: str) -> tuple[bytes, frozenset[str]]:
-    """Return the text of a kernel file, and the names of those that it imports."""
-    text = (_FOLDER / f"{name}.py").read_bytes()
-    names: set[str] = set()
-    for module, modules in _IMPORTS.findall(text.decode()):
-        names.update([module] if module else re.findall(r"\w+", modules))
-    return text, frozenset(names)
+class Uncompiled:
+    """A function that is compiled when Python calls it, or a kernel that is compiled.
 
+    In native mode kernels call each other inside the binary, so that most functions
+    stay like this.
 
-@cache
-def sources_digest(name: str | None) -> str:
-    """Return eight hex digits that change with a kernel file or those it imports.
-
-    None stands for a kernel outside of this package: it may import any of its files.
-    """
-    waiting = {path.stem for path in _FOLDER.glob("*.py")} if name is None else {name}
-    found: dict[str, bytes] = {}
-    while waiting:
-        name = waiting.pop()
-        found[name], names = _source(name)
-        waiting |= names - found.keys()
-    digest = hashlib.sha256()
-    for name, text in sorted(found.items()):
-        digest.update(name.encode())
-        digest.update(text)
-    return digest.hexdigest()[:8]
-
-
-class _DataFilesByType(IndexDataCacheFile):
-    """Cache files of a kernel's machine code, each named by its argument types.
-
-    Numba numbers them in an index that processes write without a lock. Two processes
-    that compile a kernel for different types at the same time would choose the same
-    name, and the later reader would run code for the wrong types.
+    Parameters
+    ----------
+    function
+        In Python.
+    flags
+        Of Numba, beside those of every kernel.
     """
 
-    def save(self, key: Any, data: Any) -> None:
-        digest = hashlib.sha256(repr(key).encode()).digest()
-        name = self._data_name(int.from_bytes(digest[:6]))
-        index = self._load_index()
-        if index.get(key) != name:
-            self._save_index({**index, key: name})
-        self._save_data(name, data)
+    def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self.py_func, self.targetoptions = function, flags
+        #: The machine code of a function that Python calls and kernels inline.
+        self.native: Any = None
+        self._dispatcher: Any = None
+
+    @property
+    def dispatcher(self) -> Any:
+        """The function as Numba's dispatcher."""
+        if self._dispatcher is None:
+            self._dispatcher = _compiler().dispatcher_of(
+                self.py_func, self.targetoptions
+            )
+        return self._dispatcher
+
+    def __call__(self, *args: Any) -> Any:
+        return (self.native or self.compile_and_call)(*args)
+
+    def compile_and_call(self, *args: Any) -> Any:
+        """Return what the function returns, compiled for these types."""
+        if native.STRICT:
+            kinds = ", ".join(map(_kind, args))
+            raise HornbeamError(
+                f"the kernel {self.name} has no machine code "
+                f"for the arguments ({kinds}), and {native.VARIABLE}=native forbids to "
+                "compile it; leave the variable out",
+                code=ErrorCode.MISSING_KERNEL,
+            )
+        return self.dispatcher(*args)
+
+    @property
+    def name(self) -> str:
+        """Its module and qualified name."""
+        return f"{self.__module__}.{self.__qualname__}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _NAMED.__getitem__, (self.name,)
+
+    def reduce_native(self) -> tuple[Any, ...]:
+        """Return how a native kernel is pickled of which this is the fallback."""
+        return _native_kernel, (self.name,)
+
+
+def _native_kernel(name: str) -> Any:
+    return _NAMED[name].__self__
+
+
+def _kind(argument: Any) -> str:
+    """Return a short name of the type of an argument."""
+    if isinstance(argument, np.ndarray):
+        read_only = "" if argument.flags.writeable else " read-only"
+        return f"{argument.dtype}[{argument.ndim}d]{read_only}"
+    if isinstance(argument, tuple):
+        return f"{type(argument).__name__}({', '.join(map(_kind, argument))})"
+    return type(argument).__name__
 
 
 def _compile(function: Function, **flags: Any) -> Function:
-    """Return `function` compiled; its name contains the formulas in its closure."""
-    path = Path(function.__code__.co_filename)
-    digest = sources_digest(path.stem if path.parent == _FOLDER else None)
-    function.__qualname__ = f"{function.__qualname__}_{digest}"
-    try:
-        compiled = KernelDispatcher(function, targetoptions={**_FLAGS, **flags})
-        compiled.enable_caching()
-        cache = compiled._cache
-        cache._cache_file = _DataFilesByType(
-            cache._cache_path,
-            cache._impl.filename_base,
-            # The sources' content, not Numba's modification time: a copied folder or
-            # a restored CI cache stays valid.
-            digest,
-        )
-        if function.__closure__:
-            # Numba would identify a formula by its address in this process.
-            cache._index_key = lambda types, codegen: (types, codegen.magic_tuple())
-    except RuntimeError as error:
-        # No folder can hold the cache (a read-only home, some containers): the kernel
-        # is compiled in each process, which is slower but correct.
-        logging.getLogger(__name__).debug("no cache for %s: %s", function, error)
-        compiled = KernelDispatcher(function, targetoptions={**_FLAGS, **flags})
-    return compiled  # type: ignore[no-any-return]
+    """Return `function` as a kernel with these flags of Numba."""
+    if NATIVE is None:
+        compiled: Function = _compiler().dispatcher_of(function, flags)
+        return compiled
+    uncompiled: Any = Uncompiled(function, flags)
+    if flags:
+        # Kernels know it by its attributes; the machine code of a function has none.
+        uncompiled.native = NATIVE.kernel(uncompiled.name, uncompiled.compile_and_call)
+        named = uncompiled
+    else:
+        named = NATIVE.kernel(uncompiled.name, uncompiled) or uncompiled
+    _NAMED[uncompiled.name] = named
+    return named
 
 
 def kernel(function: Function) -> Function:
-    """Return `function` compiled on first call, without the GIL, cached on disk."""
+    """Return `function` compiled on first call, without the GIL, cached on disk.
+
+    In native mode it is the machine code of the binary.
+    """
     if not COMPILED:
         # As compiled: zero divided by zero is NaN without a warning.
         return np.errstate(divide="ignore", invalid="ignore")(function)
@@ -168,14 +192,30 @@ def inline_view(function: Function) -> Function:
     return _compile(function, inline="always") if COMPILED else function
 
 
+def overload(function: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Return a decorator of what chooses how Numba compiles calls of `function`.
+
+    As Numba's decorator of this name, which is not imported before it is needed.
+    """
+
+    def declare(chooser: Function) -> Function:
+        _OVERLOADS.append((function, chooser))
+        if COMPILED and NATIVE is None:
+            _compiler()
+        return chooser
+
+    return declare
+
+
 def formula(function: Function) -> Function:
     """Return a custom formula, compiled with the kernel that calls it."""
-    return njit(function, **_FLAGS) if COMPILED else function
+    if not COMPILED:
+        return function
+    compiled: Function = _compiler().formula(function)
+    return compiled
 
 
-def prune_cache() -> None:
-    """Delete cached machine code of other versions of the kernels."""
-    current = {sources_digest(path.stem) for path in _FOLDER.glob("*.py")}
-    for path in (_FOLDER / "__pycache__").glob("*.nb[ic]"):
-        if not any(f"_{digest}-" in path.name for digest in current):
-            path.unlink(missing_ok=True)
+def compile_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of Numba; none before it is imported."""
+    compiler = sys.modules.get("hornbeam.kernels.compiler")
+    return () if compiler is None else (compiler.NumbaError,)

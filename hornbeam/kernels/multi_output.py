@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
@@ -24,7 +22,7 @@ from hornbeam.kernels.categories import (
     toggle,
 )
 from hornbeam.kernels.histogram import take_from_parent
-from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.jit import inline, kernel, overload
 from hornbeam.kernels.layout import JOIN_BINS, TASK_ROWS
 from hornbeam.kernels.leaves import gain_of, weight_of
 from hornbeam.kernels.node_constraints import child_weight, cost_of, own_weight
@@ -494,7 +492,7 @@ def _overload_search_if_there_are(
     histograms, node, bins, scales, rules, limits, buffer, weights, split, rights
 ):
     # Without categorical features this saves time to compile.
-    return _search_nothing if rights.dtype == types.uint8 else _search_if_there_are
+    return _search_nothing if str(rights.dtype) == "uint8" else _search_if_there_are
 
 
 @kernel

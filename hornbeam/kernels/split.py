@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 from numpy.typing import NDArray
 
 from hornbeam.kernels.categories import (
@@ -18,7 +16,7 @@ from hornbeam.kernels.categories import (
     toggle,
 )
 from hornbeam.kernels.histogram import take_from_parent
-from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.jit import inline, kernel, overload
 from hornbeam.kernels.layout import JOIN_BINS
 from hornbeam.kernels.leaves import gain_of, weight_of
 from hornbeam.kernels.node_constraints import score_limited, weigh_sides
@@ -370,7 +368,7 @@ def _overload_search_if_there_are(
     own, total, node, feature, scales, rules, limits, buffer, split, rights
 ):
     # Without categorical features this halves the time to compile.
-    return _search_nothing if rights.dtype == types.uint8 else _search_if_there_are
+    return _search_nothing if str(rights.dtype) == "uint8" else _search_if_there_are
 
 
 @kernel

@@ -14,13 +14,12 @@ from numbers import Integral, Real
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.formulas import Formulas, link_of_margin, loss_of_row
 from hornbeam.kernels.gradients import by_row
-from hornbeam.kernels.jit import formula
+from hornbeam.kernels.jit import compile_errors, formula
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import by_cell
 from hornbeam.objectives.base import Floats, Link, Objective
@@ -267,7 +266,7 @@ def _compiling(owner: str) -> Iterator[None]:
     """Raise a ParameterError with the class of formulas that do not compile."""
     try:
         yield
-    except NumbaError as error:
+    except compile_errors() as error:
         raise ParameterError(
             f"a formula of {owner} cannot be compiled: {error}; write it with "
             "numbers, if, functions of math, and functions outside its class",

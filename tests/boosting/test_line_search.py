@@ -317,6 +317,7 @@ def test_external_memory_is_not_supported(tmp_path):
         hornbeam.train(SEARCHED, data, 1)
 
 
+@pytest.mark.jit
 def test_compiled_custom_objectives_are_supported():
     x, y = table()
     data = DMatrix(x, y)

@@ -460,6 +460,7 @@ def logistic_of(steepness):
     return Logistic()
 
 
+@pytest.mark.jit
 def test_an_objective_in_formulas_is_compiled_on_workers(client):
     X, y, w = draw("binary:logistic")
     loss = logistic_of(1.5)

@@ -61,6 +61,7 @@ class Absolute(hornbeam.objectives.compiled.ScalarLoss):
         return abs(m)
 
 
+@pytest.mark.jit
 def test_custom_transformations_are_not_exported(tmp_path):
     case = exported("float32")
     rows, y = case.codes, case.margins[:, 0]

@@ -20,6 +20,8 @@ import hornbeam
 from hornbeam import Booster, DMatrix, ParameterError
 from hornbeam.kernels.jit import COMPILED
 
+pytestmark = pytest.mark.jit
+
 ROWS = np.random.default_rng(0).normal(size=(2000, 4))
 LABELS = (ROWS[:, 0] + 0.5 * ROWS[:, 1] ** 2 > 0.3) * 1.0
 PARAMS = {"max_depth": 3, "nthread": 1}

@@ -137,6 +137,7 @@ def trained(X, y, rounds=20):
     return booster, log
 
 
+@pytest.mark.jit
 def test_an_objective_of_another_package_trains(log_cosh_class):
     X, y = data()
     booster, log = trained(X, y)
@@ -149,6 +150,7 @@ def test_an_objective_of_another_package_trains(log_cosh_class):
     assert mae < np.abs(squared.predict(hornbeam.DMatrix(X)) - y)[inliers].mean()
 
 
+@pytest.mark.jit
 def test_an_objective_of_another_package_is_saved(log_cosh_class, tmp_path):
     X, y = data()
     booster, _ = trained(X, y)
@@ -163,6 +165,7 @@ def test_an_objective_of_another_package_is_saved(log_cosh_class, tmp_path):
         hornbeam.Booster(model_file=tmp_path / "model.json")
 
 
+@pytest.mark.jit
 def test_an_objective_of_another_package_is_exported(log_cosh_class, tmp_path):
     X, y = data()
     booster, _ = trained(X, y)
@@ -179,6 +182,7 @@ def test_an_objective_of_another_package_is_exported(log_cosh_class, tmp_path):
     np.testing.assert_allclose(found.ravel(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.jit
 def test_an_objective_of_another_package_is_warmed_up(log_cosh_class):
     case = {"objective": "test:logcosh", "huber_slope": 2.0}
     with_class = fits()
@@ -191,6 +195,7 @@ def test_an_objective_of_another_package_is_warmed_up(log_cosh_class):
     assert fits() == with_class[:-2]
 
 
+@pytest.mark.jit
 def test_an_objective_of_another_package_is_explained(log_cosh_class):
     X, y = data()
     booster, _ = trained(X, y)

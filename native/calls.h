@@ -1,0 +1,40 @@
+/* The table of compiled kernels, which the build writes, and the codes of types. */
+#ifndef HORNBEAM_CALLS_H
+#define HORNBEAM_CALLS_H
+
+#include <stdint.h>
+
+/* A code describes the type of an argument. That of a number is its NumPy type. A tuple
+ * is followed by the codes of its items, whatever its class. An array's has the layout
+ * (0 C, 1 Fortran, 2 other), the dimensions and the element type: a NumPy type, or
+ * FIRST_RECORD plus the place in the table of records. */
+#define NUMBER 0x1000000u
+#define NONE 0x2000000u
+#define TUPLE 0x3000000u
+#define ARRAY 0x4000000u
+#define READ_ONLY 0x100000u
+#define LAYOUT_SHIFT 16
+#define DIMENSIONS_SHIFT 8
+#define FIRST_RECORD 64u
+#define NO_TYPE 0xffu
+
+/* Words are the arguments, flattened; the result has a word for each item. */
+typedef int32_t (*Entry)(const int64_t *words, int64_t *result, void **error);
+
+typedef struct {
+    const char *name;      /* module and qualified name */
+    const uint32_t *codes; /* of the arguments */
+    int32_t n_codes;
+    const char *result; /* a letter for each item, in parentheses if it is a tuple */
+    Entry entries[N_LEVELS];
+} Overload;
+
+/* Sorted by name. */
+extern const Overload overloads[];
+extern const int32_t n_overloads;
+/* Each a Python literal that numpy.dtype takes. */
+extern const char *const records[];
+extern const int32_t n_records;
+extern const char sources[];
+
+#endif

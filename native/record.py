@@ -1,0 +1,64 @@
+"""Records the signatures that Python calls kernels with, while the tests run.
+
+As a plugin of pytest (``-p native.record``) it writes those of each process, Dask's
+workers included, to a file of the folder HORNBEAM_SIGNATURES. ``python -m native.record
+FOLDER`` then writes the files of all signatures, and of those that a first fit calls.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+
+import hornbeam
+from hornbeam.kernels.ahead import FIRST_FIT
+from hornbeam.kernels.signatures import called, read, write
+from native.build import SIGNATURES
+
+__all__ = ["dask_teardown", "pytest_sessionfinish", "pytest_sessionstart"]
+
+
+def pytest_sessionstart() -> None:
+    """Let Dask's workers load this module, too."""
+    dask.config.set({"distributed.worker.preload": ["native.record"]})
+
+
+def dask_teardown(worker: Any) -> None:
+    """Write the signatures of a worker, which ends."""
+    pytest_sessionfinish()
+
+
+def pytest_sessionfinish() -> None:
+    """Write the signatures of this process."""
+    folder = Path(os.environ["HORNBEAM_SIGNATURES"])
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / f"{os.getpid()}.json", called())
+
+
+def _fit_first() -> None:
+    """Do what most programs do first: fit a table of floats, and predict it."""
+    X = np.random.default_rng(0).normal(size=(1000, 10))
+    data = hornbeam.DMatrix(X, X[:, 0] > 0)
+    booster = hornbeam.train({"objective": "binary:logistic"}, data, 3)
+    booster.predict(data)
+
+
+def _merge(folder: Path) -> None:
+    """Write the signatures of all files of a folder."""
+    every: dict[str, dict[str, list[Any]]] = {}
+    for path in sorted(folder.glob("*.json")):
+        for name, own in read(path).items():
+            every.setdefault(name, {}).update((json.dumps(one), one) for one in own)
+    write(SIGNATURES, {name: [*own.values()] for name, own in every.items()})
+
+
+if __name__ == "__main__":
+    _fit_first()
+    write(FIRST_FIT, called())
+    _merge(Path(sys.argv[1]))

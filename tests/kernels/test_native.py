@@ -1,0 +1,198 @@
+"""The native binary: what it serves, what it leaves to Numba, and binaries that do not
+fit. It is built here with two kernels; `make test-wheel` tests the whole of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernel_calls import needs_compiler
+
+import hornbeam
+
+ROOT = Path(hornbeam.__file__).parents[1]
+BINARY = "_native.abi3.so"
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.skipif(not (ROOT / "native").exists(), reason="not a checkout"),
+]
+
+
+@pytest.fixture(scope="module")
+def binary(tmp_path_factory):
+    """Return the path of a binary with two kernels."""
+    folder = tmp_path_factory.mktemp("native")
+    names = ["hornbeam.kernels.sync.threads_for", "hornbeam.kernels.leaves.weigh_nodes"]
+    command = [sys.executable, "-m", "native.build", folder, *names]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return folder / BINARY
+
+
+@pytest.fixture
+def package(binary, tmp_path):
+    """Return a copy of the package with the binary."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    copy = shutil.copytree(ROOT / "hornbeam", tmp_path / "hornbeam", ignore=ignored)
+    shutil.copy(binary, copy / "kernels")
+    return copy
+
+
+def run(package, script, **environment):
+    unset = {"NUMBA_DISABLE_JIT", "HORNBEAM_KERNELS", "HORNBEAM_CPU_LEVEL"}
+    kept = {name: value for name, value in os.environ.items() if name not in unset}
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env={**kept, "PYTHONPATH": str(package.parent), **environment},
+        cwd=package.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def says(package, script, **environment):
+    """Return what the script prints, as JSON."""
+    done = run(package, script, **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+HEAD = """
+import json, sys
+import numpy as np
+from hornbeam.kernels.jit import NATIVE
+"""
+#: A kernel of the binary: whether it is native, its result, and whether Numba is there.
+WEIGH = f"""{HEAD}
+from hornbeam.kernels.layout import SplitRules
+from hornbeam.kernels.leaves import weigh_nodes
+
+weights = np.empty(1)
+left, rules = np.array([-1], np.int32), SplitRules(*[0.0] * LENGTH)
+rules = rules._replace(reg_lambda=1.0)
+sums, bounds, rows = np.array([[-3.0, 5.0]]), np.empty((0, 2)), np.empty(0)
+weigh_nodes(left, rules, 0.5, sums, bounds, rows, weights)
+print(json.dumps([NATIVE is not None, weights[0], "numba" in sys.modules]))
+""".replace("LENGTH", "len(SplitRules._fields)")
+
+#: As if Numba were not installed.
+WITHOUT_NUMBA = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("numba", "llvmlite"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+import importlib.util
+found = importlib.util.find_spec
+def find_spec(name, package=None):
+    return None if name in ("numba", "llvmlite") else found(name, package)
+importlib.util.find_spec = find_spec
+"""
+
+
+@pytest.mark.parametrize("level", ["", "v2", "v3", "v4"])
+def test_a_native_kernel_needs_no_numba(package, level):
+    wanted = {"HORNBEAM_CPU_LEVEL": level} if level else {}
+    assert says(package, WITHOUT_NUMBA + WEIGH, **wanted) == [True, 0.25, False]
+
+
+def test_by_request_numba_compiles(package):
+    assert says(package, WEIGH, HORNBEAM_KERNELS="jit") == [False, 0.25, True]
+    assert says(package, WEIGH, NUMBA_DISABLE_JIT="1") == [False, 0.25, False]
+
+
+#: A kernel that the binary does not have, which calls one that is inlined.
+OTHER = f"""{HEAD}
+from hornbeam.kernels.categories import order_key
+from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.maths import exp
+
+@kernel
+def total(values):
+    return exp(values[0]) + values[1]
+
+found = total(np.array([0.0, 2.0]))
+print(json.dumps([NATIVE is not None, found, "numba" in sys.modules]))
+"""
+
+
+AS_INTEGERS = WEIGH.replace("np.empty(1)", "np.ones(1, np.int64)").replace(
+    "weights[0],", "int(weights[0]),"
+)
+
+
+def test_numba_compiles_what_the_binary_does_not_have(package):
+    assert says(package, OTHER) == [True, 3.0, True]
+
+
+def test_other_types_are_compiled(package):
+    assert says(package, AS_INTEGERS) == [True, 0, True]
+
+
+@pytest.mark.parametrize(
+    "script", [OTHER, WEIGH.replace("np.empty(1)", "np.ones(1, 'i8')")]
+)
+def test_in_strict_mode_nothing_is_compiled(package, script):
+    done = run(package, script, HORNBEAM_KERNELS="native")
+    assert done.returncode == 1
+    assert "has no machine code for the arguments (" in done.stderr
+    assert "HORNBEAM_KERNELS=native forbids" in done.stderr
+
+
+def test_without_numba_the_error_names_the_extra(package):
+    done = run(package, WITHOUT_NUMBA + OTHER)
+    assert done.returncode == 1
+    assert 'pip install "hornbeam[jit]"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda data: data[: len(data) // 2], "is not complete"),
+        (lambda data: b"", "is not complete"),
+        (lambda data: b"\x7fELF" + bytes(200) + data[-200:], "does not load"),
+    ],
+)
+def test_a_damaged_binary_is_not_used(package, damage, fault):
+    file = package / "kernels" / BINARY
+    data = file.read_bytes()
+    file.unlink()
+    file.write_bytes(damage(data))
+    done = run(package, WEIGH)
+    assert json.loads(done.stdout) == [False, 0.25, True]
+    assert fault in done.stderr and "RuntimeWarning" in done.stderr
+    done = run(package, WITHOUT_NUMBA + WEIGH)
+    assert done.returncode == 1
+    assert fault in done.stderr and 'pip install "hornbeam[jit]"' in done.stderr
+
+
+def test_a_binary_of_other_sources_is_not_used(package):
+    leaves = package / "kernels" / "leaves.py"
+    leaves.write_text(leaves.read_text() + "\n")
+    done = run(package, WEIGH)
+    assert json.loads(done.stdout) == [False, 0.25, True]
+    assert "made from other sources" in done.stderr
+
+
+def test_an_unknown_choice_is_an_error(package):
+    done = run(package, WEIGH, HORNBEAM_KERNELS="fast")
+    assert done.returncode == 1
+    assert "HORNBEAM_KERNELS='fast' is not known" in done.stderr
+
+
+def test_a_native_kernel_is_pickled_by_its_name(package):
+    script = f"""{HEAD}
+import pickle
+from hornbeam.kernels.sync import threads_for
+copy = pickle.loads(pickle.dumps(threads_for))
+print(json.dumps([copy(4, 1 << 20), threads_for(4, 1 << 20)]))
+"""
+    first, second = says(package, WITHOUT_NUMBA + script)
+    assert first == second > 1
