@@ -1,4 +1,4 @@
-"""The command line: train, predict, evaluate, report, inspect, export, warmup."""
+"""The command line: train, predict, evaluate, report, inspect, export, warmup, info."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from hornbeam import __version__
 from hornbeam.data.sources.batches import Place
 from hornbeam.errors import DataError, ErrorCode, ParameterError, require
 from hornbeam.files import open_special
+from hornbeam.installation import describe
 from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
 
 for module in ("typer", "rich", "pyarrow"):
@@ -473,6 +474,13 @@ def warmup() -> None:
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
+
+
+@app.command()
+def info() -> None:
+    """Print what a report of a fault needs: versions, kernels, threads, extras."""
+    for name, value in describe():
+        typer.echo(f"{name + ':':15}{value}")
 
 
 # --- Parameters -----------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import pty
 import runpy
 import subprocess
@@ -22,6 +23,7 @@ from command_line import command
 from terminals import read_all
 
 import hornbeam
+from hornbeam.cpu_count import available_threads
 
 
 def hornbeam_says(*arguments: object) -> str:
@@ -431,6 +433,18 @@ def test_help_lists_the_parameters():
     said = hornbeam_says("train", "--help")
     assert "learning_rate, eta" in said
     assert hornbeam.__version__ in hornbeam_says("version")
+
+
+def test_info_says_what_a_report_of_a_fault_needs():
+    lines = hornbeam_says("info").splitlines()
+    said = {name: value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    assert said["hornbeam"] == hornbeam.__version__
+    assert said["numpy"] == np.__version__
+    assert said["python"].startswith(platform.python_version())
+    assert any(way in said["kernels"] for way in ("native", "Numba", "plain Python"))
+    assert said["threads"].startswith(f"{available_threads()} of ")
+    assert "cli" in said["extras"].split(", ")
+    assert {"cache", "not installed"} <= said.keys()
 
 
 TRAIN = ["train", "train.csv", "--target", "late", "--model", "new.ubj", "--rounds", 1]
