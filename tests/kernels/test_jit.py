@@ -163,6 +163,7 @@ def imported_kernels(name):
     return set(answer.stdout.split())
 
 
+@needs_compiler
 @pytest.mark.parametrize("name", ["split", "ranking", "cart", "residuals", "predict"])
 def test_a_digest_changes_with_the_file_and_those_it_imports(name, copy):
     folder = copy / "kernels"
