@@ -21,7 +21,7 @@ from hornbeam.kernels.ahead import FIRST_FIT
 from hornbeam.kernels.signatures import called, read, write
 from native.build import SIGNATURES
 
-__all__ = ["dask_teardown", "pytest_sessionfinish", "pytest_sessionstart"]
+__all__ = ["dask_teardown", "fit_first", "pytest_sessionfinish", "pytest_sessionstart"]
 
 
 def pytest_sessionstart() -> None:
@@ -41,7 +41,7 @@ def pytest_sessionfinish() -> None:
     write(folder / f"{os.getpid()}.json", called())
 
 
-def _fit_first() -> None:
+def fit_first() -> None:
     """Do what most programs do first: fit a table of floats, and predict it."""
     X = np.random.default_rng(0).normal(size=(1000, 10))
     data = hornbeam.DMatrix(X, X[:, 0] > 0)
@@ -59,6 +59,6 @@ def _merge(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    _fit_first()
+    fit_first()
     write(FIRST_FIT, called())
     _merge(Path(sys.argv[1]))

@@ -97,18 +97,14 @@ def test_a_new_installation_compiles_on_all_cores(tmp_path):
     assert "compiling" in errors and "kernels for the first fit" in errors
 
 
-#: Fits and predicts first; prints the signatures that were called and those listed.
+#: Does what is recorded as a first fit; prints the signatures called and those listed.
 FIRST = """
 import json
-import numpy as np
-import hornbeam
 from hornbeam.kernels.ahead import FIRST_FIT
 from hornbeam.kernels.signatures import called, read
+from native.record import fit_first
 
-X = np.random.default_rng(0).normal(size=(1000, 10))
-data = hornbeam.DMatrix(X, X[:, 0] > 0)
-booster = hornbeam.train({"objective": "binary:logistic"}, data, 3)
-booster.predict(data)
+fit_first()
 print(json.dumps([called(), read(FIRST_FIT)]))
 """
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -19,6 +23,21 @@ LANE = 5
 BITS = {4: np.int32, 8: np.int64}
 
 needs_compiler = pytest.mark.skipif(not COMPILED, reason="kernels are plain Python")
+
+
+def run_with(package, script, **environment):
+    """Return the finished process of a script, with this copy of the package."""
+    unset = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"}
+    unset |= {"HORNBEAM_KERNELS", "HORNBEAM_CPU_LEVEL"}
+    kept = {name: value for name, value in os.environ.items() if name not in unset}
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env={**kept, "PYTHONPATH": str(package.parent), **environment},
+        cwd=package.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def call(kernel, *arguments, n_threads=1):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_calls import needs_compiler
+from kernel_calls import needs_compiler, run_with
 
 import hornbeam
 from hornbeam.kernels import jit
@@ -31,16 +30,7 @@ def copy(tmp_path):
 
 def run(copy, script, **environment):
     """Return what `script` prints with the copied package."""
-    unset = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"}
-    kept = {name: value for name, value in os.environ.items() if name not in unset}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**kept, "PYTHONPATH": str(copy.parent), **environment},
-        cwd=copy.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_with(copy, script, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -4,14 +4,13 @@ fit. It is built here with two kernels; `make test-wheel` tests the whole of it.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from kernel_calls import needs_compiler
+from kernel_calls import needs_compiler, run_with
 
 import hornbeam
 
@@ -43,22 +42,9 @@ def package(binary, tmp_path):
     return copy
 
 
-def run(package, script, **environment):
-    unset = {"NUMBA_DISABLE_JIT", "HORNBEAM_KERNELS", "HORNBEAM_CPU_LEVEL"}
-    kept = {name: value for name, value in os.environ.items() if name not in unset}
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        env={**kept, "PYTHONPATH": str(package.parent), **environment},
-        cwd=package.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 def says(package, script, **environment):
     """Return what the script prints, as JSON."""
-    done = run(package, script, **environment)
+    done = run_with(package, script, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -140,14 +126,14 @@ def test_other_types_are_compiled(package):
     "script", [OTHER, WEIGH.replace("np.empty(1)", "np.ones(1, 'i8')")]
 )
 def test_in_strict_mode_nothing_is_compiled(package, script):
-    done = run(package, script, HORNBEAM_KERNELS="native")
+    done = run_with(package, script, HORNBEAM_KERNELS="native")
     assert done.returncode == 1
     assert "has no machine code for the arguments (" in done.stderr
     assert "HORNBEAM_KERNELS=native forbids" in done.stderr
 
 
 def test_without_numba_the_error_names_the_extra(package):
-    done = run(package, WITHOUT_NUMBA + OTHER)
+    done = run_with(package, WITHOUT_NUMBA + OTHER)
     assert done.returncode == 1
     assert 'pip install "hornbeam[jit]"' in done.stderr
 
@@ -165,10 +151,10 @@ def test_a_damaged_binary_is_not_used(package, damage, fault):
     data = file.read_bytes()
     file.unlink()
     file.write_bytes(damage(data))
-    done = run(package, WEIGH)
+    done = run_with(package, WEIGH)
     assert json.loads(done.stdout) == [False, 0.25, True]
     assert fault in done.stderr and "RuntimeWarning" in done.stderr
-    done = run(package, WITHOUT_NUMBA + WEIGH)
+    done = run_with(package, WITHOUT_NUMBA + WEIGH)
     assert done.returncode == 1
     assert fault in done.stderr and 'pip install "hornbeam[jit]"' in done.stderr
 
@@ -176,13 +162,13 @@ def test_a_damaged_binary_is_not_used(package, damage, fault):
 def test_a_binary_of_other_sources_is_not_used(package):
     leaves = package / "kernels" / "leaves.py"
     leaves.write_text(leaves.read_text() + "\n")
-    done = run(package, WEIGH)
+    done = run_with(package, WEIGH)
     assert json.loads(done.stdout) == [False, 0.25, True]
     assert "made from other sources" in done.stderr
 
 
 def test_an_unknown_choice_is_an_error(package):
-    done = run(package, WEIGH, HORNBEAM_KERNELS="fast")
+    done = run_with(package, WEIGH, HORNBEAM_KERNELS="fast")
     assert done.returncode == 1
     assert "HORNBEAM_KERNELS='fast' is not known" in done.stderr
 
