@@ -79,18 +79,18 @@ def make_folders(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         if folder.is_dir():
             continue
-        if folder.exists():
-            raise DataError(
-                f"cache lists {str(folder)!r}, which is a file; pass a folder (it is "
-                "created if it does not exist)",
-                code=ErrorCode.INVALID_CACHE_FOLDER,
-            )
         try:
             folder.mkdir(parents=True)
         except OSError as error:
             if folder.is_dir():  # another process has just created it
                 continue
             remove_empty(made)
+            if folder.exists():
+                raise DataError(
+                    f"cache lists {str(folder)!r}, which is a file; pass a folder (it "
+                    "is created if it does not exist)",
+                    code=ErrorCode.INVALID_CACHE_FOLDER,
+                ) from None
             raise DataError(
                 f"the cache folder {str(folder)!r} cannot be created "
                 f"({error.strerror or error}); pass another folder",

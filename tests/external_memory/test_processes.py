@@ -7,14 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
 from block_samples import bins_of, build_of, make, read
 
 import hornbeam
+from hornbeam import DataError
 from hornbeam.external_memory.cache import open_or_build, open_store
+from hornbeam.external_memory.folders import make_folders
 
 BINS = bins_of(6, 4000)
 #: Builds a cache of BINS; sleeps between blocks.
@@ -230,3 +234,25 @@ def test_a_second_writer_replaces_the_first(tmp_path):
         assert store.dtype == np.uint16 and store.n_blocks == 8
         assert len(list(tmp_path.glob("*.block"))) == 8
         np.testing.assert_array_equal(read(store)[0], BINS)
+
+
+def test_folders_are_made_by_several_at_once(tmp_path):
+    """Who finds that another one has just created a folder uses it."""
+    together = Barrier(8, timeout=10)
+
+    def make_all(_):
+        for number in range(100):
+            together.wait()
+            make_folders([tmp_path / str(number) / "pages"])
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(make_all, range(8))) == [None] * 8
+    assert len(list(tmp_path.glob("*/pages"))) == 100
+
+
+def test_a_file_is_not_a_folder(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(DataError, match=r"file', which is a file; pass a folder"):
+        make_folders([tmp_path / "new", tmp_path / "file"])
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "file").read_text() == "kept"
