@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,9 @@ class Booster(_Booster):
     model_file
         The initial model: a path, the bytes of a file, or another booster.
     """
+
+    # Code written for XGBoost edits names and training parameters in files.
+    _checksum: ClassVar[str] = "prediction_digest"
 
     def __init__(
         self,
