@@ -474,6 +474,41 @@ def test_mknfold_and_cvpack():
     ]
 
 
+def test_rows_of_explicit_folds_stay_in_their_order():
+    folds = [([5, 1, 2, 9], [23, 43, 11]), ([7, 9, 3, 7], [3, 30, 1])]
+
+    def run(xgb):
+        packs = xgb.training.mknfold(
+            dall=xgb.DMatrix(X, Y), nfold=3, param={}, seed=0, folds=folds
+        )
+        labels = [[p.dtrain.get_label(), p.dtest.get_label()] for p in packs]
+        scores = xgb.cv({"max_depth": 2}, xgb.DMatrix(X, Y), 2, folds=folds)
+        return labels, scores
+
+    (labels, mine), (_, other) = both(run)
+    for rows, found in zip(folds, labels, strict=True):
+        for part, label in zip(rows, found, strict=True):
+            np.testing.assert_array_equal(label, np.float32(Y[part]))
+    np.testing.assert_allclose(mine, other, 1e-5)
+
+
+def test_save_best_of_a_linear_model_is_an_error():
+    def run(xgb):
+        stopping = xgb.callback.EarlyStopping(rounds=2, save_best=True)
+        data = xgb.DMatrix(X, Y)
+        with pytest.raises(ValueError, match="`save_best` is not applicable"):
+            xgb.train(
+                {"booster": "gblinear"},
+                data,
+                3,
+                evals=[(data, "a")],
+                callbacks=[stopping],
+                verbose_eval=False,
+            )
+
+    both(run)
+
+
 def test_callbacks_of_cv_get_the_boosters():
     def run(xgb):
         seen = []
