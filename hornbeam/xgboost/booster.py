@@ -155,9 +155,11 @@ class Booster(_Booster):
             return
         # First the parameters that select components, then those of the components.
         rounds = self.model.n_rounds
-        before = (
-            parameters_of(self.model, Parameters()) if rounds else self._loaded_params
-        )
+        before = self._loaded_params
+        if rounds:
+            # The strategy may change, and files do not contain it.
+            default = {"multi_strategy": Parameters().multi_strategy}
+            before = parameters_of(self.model, Parameters()).updated(default)
         self._configure(
             self._with_num_target(before.updated(self._hornbeam_params())),
             self._learner.loss,
