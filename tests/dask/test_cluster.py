@@ -120,7 +120,7 @@ def test_a_killed_worker_is_detected_at_once(own_cluster, tree_from):
     begin = time.monotonic()
     with pytest.raises(ActorLostError) as lost:
         cluster.sum(actors, "end_at", victim, signal.SIGKILL)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 8  # and not after the patience of 10
     assert {m.place for m in lost.value.actors} == {victim}
     rest = [m for m in actors if m.place != victim]
     assert cluster.sum(rest, "add", 0) == 10 * sum(k + 1 for m in rest for k in m.parts)

@@ -37,7 +37,7 @@ def test_a_report_on_flights_is_quick_and_small(tmp_path):
     report = [sys.executable, "-m", "hornbeam", "report", "late.ubj", "flights.parquet"]
     before = seconds(resource.RUSAGE_CHILDREN)
     subprocess.run([*report, "--target", "late"], cwd=tmp_path, check=True)
-    # A multiple of the training's, as a machine is slower at times: 20 s or so, in all
-    # threads together, where 200 rounds take 4.
-    assert seconds(resource.RUSAGE_CHILDREN) - before < 5.5 * training
+    # A multiple of the training's, as a machine is slower at times: 12 to 17 s, in all
+    # threads together, where 200 rounds take 3. The two vary apart, by a third each.
+    assert seconds(resource.RUSAGE_CHILDREN) - before < 10 * training
     assert (tmp_path / "report.html").stat().st_size < 5_000_000
