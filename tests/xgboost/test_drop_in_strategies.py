@@ -170,7 +170,7 @@ def test_exports_of_both_kinds(tmp_path, suffix):
     booster.export(path)
     if suffix == "py":
         scope = {}
-        exec(path.read_text(), scope)  # noqa: S102
+        exec(path.read_text(), scope)
         found = [scope["predict"](row) for row in X[:9].tolist()]
         np.testing.assert_allclose(found, booster.predict(ours.DMatrix(X[:9])), 1e-5)
 
