@@ -164,7 +164,7 @@ class EvaluationMargins(CachedMargins):
         super().__init__(learner, predictor, data, weights, scale)
 
     def margins(self) -> Margins:
-        return self._margins.copy()
+        return self._margins.astype(np.float64)
 
     def _replace(self, margins: Margins) -> None:
         self._margins = margins
@@ -254,7 +254,7 @@ class TrainingMargins(CachedMargins):
         self.backend.set_margins(margins.T)
 
     def _add(self, team: Team, data: Rows, layout: Layout) -> None:
-        margins = self.margins()
+        margins = self.margins().astype(self._predictor.sum_type, copy=False)
         add_layout(team, data, layout, margins)
         self._replace(margins)
 
@@ -267,7 +267,8 @@ def _backend_parameters(p: Parameters) -> tuple[Any, ...]:
     histograms = p.max_cached_hist_node, p.cached_share()
     outputs = p.multi_strategy, p.sketch_outputs
     method = p.method(), p.sketch_scope
-    return (p.bins(), p.nthread, p.device, *method, *histograms, *outputs)
+    sums = p.margin_type, p.booster
+    return (p.bins(), p.nthread, p.device, *method, *histograms, *outputs, *sums)
 
 
 class MarginCache:

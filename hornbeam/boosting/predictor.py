@@ -318,6 +318,14 @@ class Predictor:
     # Margins
 
     @property
+    def sum_type(self) -> Any:
+        """The type in which margins of training and evaluation data are summed."""
+        model = self._learner.model
+        has_scale = model.tree_weights is not None or model.linear is not None
+        single = self._learner.params.margin_type == "float32" and not has_scale
+        return np.float32 if single else np.float64
+
+    @property
     def _margin_type(self) -> Any:
         return np.float64 if self._learner.model.double_scores else np.float32
 
@@ -340,14 +348,16 @@ class Predictor:
     ) -> tuple[Margins, NDArray[np.float32], MarginScale | None]:
         """Return the margins of aligned `data` under all trees, (rows, outputs).
 
-        And the weights of the trees, and with DART the scale of the rounding.
+        They are of type `sum_type`. And the weights of the trees, and with DART the
+        scale of the rounding.
         """
         model, threads = self._learner.model, self._learner.params.nthread
         if model.linear is not None:
             with lease(threads) as team:
                 margins = self._linear_margins(team, data, data.base_margin, np.float64)
             return margins, model.weights, None
-        margins = self._start(data)
+        base = self.base_margins()
+        margins = start_margins(data.base_margin, base, data.n_rows, self.sum_type)
         scale, step = None, 0.0
         if model.tree_weights is not None:
             scale = MarginScale.of(margins, model.trees)

@@ -231,6 +231,7 @@ class ClusterMarginCache(MarginCache):
             p.booster,
             p.multi_strategy,
             p.sketch_outputs,
+            p.margin_type,
         )
         if training is not None:
             if training.matrix is data and self._made_with == made_with:
@@ -313,6 +314,7 @@ class ClusterMarginCache(MarginCache):
             self.objective if with_objective and self.objective.by_row else None,
             columns,
             step,
+            self._predictor.sum_type,
         )
 
     def layout_between(

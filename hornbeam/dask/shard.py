@@ -239,7 +239,7 @@ class Shard(ReducingActor, PartitionRows):
             with lease(worker_threads(n_threads)) as team:
                 add_layout(team, self, layout, self._margins)
             self._n_trees = end
-        return self.spans, self._margins.T
+        return self.spans, self._margins.T.astype(np.float64, copy=False)
 
     def fields(self) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
         """Return the spans, and labels, weights and so on with a value for each row."""
@@ -258,7 +258,8 @@ class Shard(ReducingActor, PartitionRows):
 
     def _margins_under(self, state: ModelState, team: Team) -> Floats:
         """Return the margins of the trees so far."""
-        margins = start_margins(self.base_margin, state.base, self.n_rows, np.float64)
+        kind = state.sum_type
+        margins = start_margins(self.base_margin, state.base, self.n_rows, kind)
         if state.step > 0.0:
             margins = rounded(margins, state.step)
         if state.layout is not None:
