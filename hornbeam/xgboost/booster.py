@@ -69,6 +69,8 @@ class Booster(_Booster):
         The initial model: a path, the bytes of a file, or another booster.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+
     def __init__(
         self,
         params: ParameterSource | None = None,
@@ -550,13 +552,11 @@ class Booster(_Booster):
         if isinstance(fname, str | os.PathLike):
             path = Path(fname).expanduser()
             fname = path
-            if path.suffix.lower() not in _FORMATS:
+            if path.suffix.lower() in _FORMATS:
+                _check_suffix(path)
+            else:
                 fname = path.read_bytes()
-                guess = (
-                    "JSON (`json`)"
-                    if fname[1:2] in _JSON_SECOND_BYTES
-                    else "UBJSON (`ubj`)"
-                )
+                guess = "JSON (`json`)" if _is_json(fname) else "UBJSON (`ubj`)"
                 _warn(
                     f"Unknown file format: `{path.suffix[1:]}`. Using {guess} as a "
                     "guess."
@@ -741,6 +741,25 @@ class Booster(_Booster):
     @best_score.setter
     def best_score(self, score: float) -> None:
         self.set_attr(best_score=score)
+
+
+def _is_json(start: bytes) -> bool:
+    return start[1:2] in _JSON_SECOND_BYTES
+
+
+def _check_suffix(path: Path) -> None:
+    """Raise a `ModelFileError` if a model file is of the other format."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        start = file.read(2)
+    if start[:1] == b"{" and _is_json(start) != (path.suffix.lower() == ".json"):
+        expected = "L" if _is_json(start) else '"'
+        raise ModelFileError(
+            f'{path}: Expecting: "{expected}" after "{{": the file is '
+            f"{'JSON' if _is_json(start) else 'UBJSON'}; rename it",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        )
 
 
 def _warn(message: str) -> None:

@@ -39,6 +39,8 @@ class DMatrix(_DMatrix):
     `enable_categorical` is False by default. Getters return float32.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+
     # In XGBoost `approx` also trains on batches with a cache.
     _sorts_with_cache = True
     _kind_of_info = MetaInfo
@@ -185,6 +187,8 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
     The arguments are those of `hornbeam.QuantileDMatrix`.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+
     @deprecate_positional_args
     @with_xgboost_messages
     def __init__(
@@ -260,6 +264,8 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
     the `cache_prefix` of the `DataIter`; without one it is a temporary folder, removed
     with the matrix.
     """
+
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
 
     @deprecate_positional_args
     @with_xgboost_messages
