@@ -20,7 +20,7 @@ from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
-from hornbeam.files import replace_file
+from hornbeam.files import naming, replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
@@ -529,7 +529,8 @@ class Booster(_Booster):
             path = Path(fname).expanduser()
             fname = path
             if path.suffix not in _FORMATS:
-                fname = path.read_bytes()
+                with naming(path):
+                    fname = path.read_bytes()
                 guess = (
                     "JSON (`json`)"
                     if fname[1:2] in _JSON_SECOND_BYTES
