@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names, check_types
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
-from hornbeam.files import replace_file
+from hornbeam.files import naming, replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
@@ -70,6 +70,8 @@ class Booster(_Booster):
     """
 
     __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+    # Code written for XGBoost edits names and training parameters in files.
+    _checksum: ClassVar[str] = "prediction_digest"
 
     def __init__(
         self,
@@ -154,9 +156,11 @@ class Booster(_Booster):
             return
         # First the parameters that select components, then those of the components.
         rounds = self.model.n_rounds
-        before = (
-            parameters_of(self.model, Parameters()) if rounds else self._loaded_params
-        )
+        before = self._loaded_params
+        if rounds:
+            # The strategy may change, and files do not contain it.
+            default = {"multi_strategy": Parameters().multi_strategy}
+            before = parameters_of(self.model, Parameters()).updated(default)
         self._configure(
             self._with_num_target(before.updated(self._hornbeam_params())),
             self._learner.loss,
@@ -555,7 +559,8 @@ class Booster(_Booster):
             if path.suffix.lower() in _FORMATS:
                 _check_suffix(path)
             else:
-                fname = path.read_bytes()
+                with naming(path):
+                    fname = path.read_bytes()
                 guess = "JSON (`json`)" if _is_json(fname) else "UBJSON (`ubj`)"
                 _warn(
                     f"Unknown file format: `{path.suffix[1:]}`. Using {guess} as a "
@@ -751,7 +756,7 @@ def _check_suffix(path: Path) -> None:
     """Raise a `ModelFileError` if a model file is of the other format."""
     if not path.is_file():
         return
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         start = file.read(2)
     if start[:1] == b"{" and _is_json(start) != (path.suffix.lower() == ".json"):
         expected = "L" if _is_json(start) else '"'

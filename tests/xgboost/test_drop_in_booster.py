@@ -377,6 +377,22 @@ def test_a_trained_model_keeps_its_default_metric():
     assert mine == other
 
 
+@pytest.mark.parametrize("kind", ["gbtree", "dart", "gblinear"])
+@pytest.mark.parametrize("format", ["json", "ubj"])
+def test_names_in_a_file_may_be_edited(kind, format, recwarn):
+    booster = train(ours, {"booster": kind})
+    before = booster.predict(ours.DMatrix(X))
+    content = json.loads(booster.save_raw("json"))
+    content["learner"] |= {"feature_names": NAMES, "feature_types": ["float"] * 4}
+    # Thresholds are still those of float64 features, without a warning.
+    for name in (ours.Booster, hornbeam.Booster):
+        again = name(model_file=bytearray(json.dumps(content).encode()))
+        data = ours.DMatrix(X, feature_names=NAMES)
+        assert np.array_equal(again.predict(data), before)
+        assert name(model_file=booster.save_raw(format)).digest() == booster.digest()
+    assert not any("was edited" in str(warning.message) for warning in recwarn)
+
+
 def test_an_edited_file_is_read_as_a_file_of_xgboost():
     booster = train(ours, {"base_score": 0.5})
     content = json.loads(booster.save_raw("json"))
