@@ -27,7 +27,7 @@ from hornbeam.data.labels import FIELDS
 from hornbeam.data.row_blocks import as_csr, count_entries, row_blocks
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, require
-from hornbeam.files import replace_file
+from hornbeam.files import naming, replace_file
 
 __all__ = ["is_saved", "load_table", "save_table"]
 
@@ -121,7 +121,7 @@ def is_saved(data: Any) -> bool:
     """Return whether `data` is the path of a DMatrix file."""
     if not isinstance(data, (str, os.PathLike)) or not os.path.isfile(data):
         return False
-    with open(data, "rb") as file:
+    with naming(data), open(data, "rb") as file:
         return file.read(len(KIND)) == KIND
 
 
@@ -141,7 +141,7 @@ def load_table(
         As for `as_table`.
     """
     try:
-        with open(path, "rb") as file:
+        with naming(path), open(path, "rb") as file:
             header, arrays = _read(file, Path(path).stat().st_size)
             return _table(header, arrays, check_missing(missing), names, types)
     except _DamagedError as error:

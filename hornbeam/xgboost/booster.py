@@ -20,7 +20,7 @@ from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names, check_types
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
-from hornbeam.files import replace_file
+from hornbeam.files import naming, replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
@@ -155,9 +155,11 @@ class Booster(_Booster):
             return
         # First the parameters that select components, then those of the components.
         rounds = self.model.n_rounds
-        before = (
-            parameters_of(self.model, Parameters()) if rounds else self._loaded_params
-        )
+        before = self._loaded_params
+        if rounds:
+            # The strategy may change, and files do not contain it.
+            default = {"multi_strategy": Parameters().multi_strategy}
+            before = parameters_of(self.model, Parameters()).updated(default)
         self._configure(
             self._with_num_target(before.updated(self._hornbeam_params())),
             self._learner.loss,
@@ -554,7 +556,8 @@ class Booster(_Booster):
             path = Path(fname).expanduser()
             fname = path
             if path.suffix.lower() not in _FORMATS:
-                fname = path.read_bytes()
+                with naming(path):
+                    fname = path.read_bytes()
                 guess = (
                     "JSON (`json`)"
                     if fname[1:2] in _JSON_SECOND_BYTES
