@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import ModuleType
@@ -10,6 +12,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from hornbeam.data.containers.dispatch import known_frame
+from hornbeam.data.sources.dispatch import as_source
 from hornbeam.errors import require
 from hornbeam.lazy import names_from
 
@@ -29,10 +33,13 @@ __all__ = [
     "numeric_labels",
     "py_str",
     "to_frame",
+    "to_known",
 ]
 
 T = TypeVar("T")
 
+_CONTAINERS = (np.ndarray, list, tuple, str, os.PathLike)
+_ARRAY_INTERFACES = ("__array__", "__array_interface__", "__dlpack__")
 #: Whether scikit-learn is installed.
 SKLEARN_INSTALLED = importlib.util.find_spec("sklearn") is not None
 
@@ -106,10 +113,46 @@ def is_dataframe(data: Any) -> bool:
 
 
 def to_frame(data: Any) -> Any:
-    """Return a column of a data frame library as a frame; other data unchanged."""
+    """Return a column of a data frame library as a frame; other data unchanged.
+
+    Warns of sparse columns of pandas, as XGBoost does.
+    """
+    if not is_dataframe(data):
+        return data
     # A lazy frame has no shape.
-    is_column = is_dataframe(data) and len(getattr(data, "shape", (0, 0))) == 1
-    return data.to_frame() if is_column else data
+    frame = data.to_frame() if len(getattr(data, "shape", (0, 0))) == 1 else data
+    of_pandas = type(frame).__module__.startswith("pandas")
+    if of_pandas and any(type(d).__name__ == "SparseDtype" for d in frame.dtypes):
+        _warn("Sparse arrays from pandas are converted into dense.")
+    return frame
+
+
+def to_known(data: Any) -> Any:
+    """Return data whose type XGBoost does not know as a CSR matrix, with its warning.
+
+    Other data, and data that SciPy does not convert, is returned unchanged.
+    """
+    if not _is_unknown(data):
+        return data
+    _warn(f"Unknown data type: {type(data)}, trying to convert it to csr_matrix")
+    try:
+        return require("scipy.sparse", "frames", "this").csr_matrix(data)
+    except (TypeError, ValueError):
+        return data
+
+
+def _is_unknown(data: Any) -> bool:
+    if type(data).__module__.startswith("scipy.sparse"):
+        return data.format not in ("csr", "csc", "coo")
+    if isinstance(data, _CONTAINERS) or is_dataframe(data):
+        return False
+    if any(hasattr(data, name) for name in _ARRAY_INTERFACES):
+        return False
+    return as_source(data) is None and known_frame(data) is None
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=2)
 
 
 def numeric_labels(label: Any) -> Any:
