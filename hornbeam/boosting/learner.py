@@ -89,11 +89,7 @@ class Learner:
         ParameterError
             If they contradict each other or the model; nothing has changed then.
         """
-        objective: Objective = (
-            create_objective(parameters)
-            if loss is None
-            else CompiledObjective(parameters, loss)
-        )
+        objective = self.create_objective(parameters, loss)
         self.check(parameters, objective)
         metrics = self.create_metrics(parameters, objective)
         self.params, self.loss = parameters, loss
@@ -118,6 +114,14 @@ class Learner:
         """Raise a `ParameterError` if these cannot add rounds to the model."""
         check_parameters(parameters, objective)
         _check_model(self.model, parameters, objective)
+
+    def create_objective(
+        self, parameters: Parameters, loss: ScalarLoss | None
+    ) -> Objective:
+        """Return the objective: the custom one, or the one that the parameters name."""
+        if loss is None:
+            return create_objective(parameters)
+        return CompiledObjective(parameters, loss)
 
     def create_metrics(
         self, parameters: Parameters, objective: Objective

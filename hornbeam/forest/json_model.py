@@ -174,10 +174,12 @@ def read_document(document: Any) -> Model:
 
 def _read_extension(model: Model, value: Any) -> None:
     flags = ["double_scores", "exact_features"]
+    is_narrow = isinstance(value, dict) and "prediction_digest" in value
+    checksum = "prediction_digest" if is_narrow else "digest"
     block = as_object(
         value,
         "hornbeam",
-        ["digest", "format", *flags],
+        [checksum, "format", *flags],
         ["last_change", "unseen_missing"],
     )
     written = block["format"]

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from hornbeam.boosting.learner import parameters_of
 from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.schema import check_names
+from hornbeam.data.schema import check_names, check_types
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import replace_file
 from hornbeam.forest.feature_map import FeatureMap
@@ -69,6 +69,9 @@ class Booster(_Booster):
         The initial model: a path, the bytes of a file, or another booster.
     """
 
+    # Code written for XGBoost edits names and training parameters in files.
+    _checksum: ClassVar[str] = "prediction_digest"
+
     def __init__(
         self,
         params: ParameterSource | None = None,
@@ -84,9 +87,9 @@ class Booster(_Booster):
         self._loaded_params = Parameters()
         #: The number of label columns, which sets the number of targets.
         self._n_labels = max((data.n_targets for data in cache or ()), default=0)
-        #: Whether `_given` is configured, and the unused parameters in it.
+        #: Whether `_given` is configured, and the warnings about it.
         self._is_configured = True
-        self._unused: list[str] = []
+        self._warnings: list[str] = []
         #: Whether rounds were added since the model was loaded.
         self._has_new_rounds = False
         super().__init__(None, cache)
@@ -165,11 +168,33 @@ class Booster(_Booster):
         if rounds and "base_score" in self._given:
             self._set_base_score(self._given["base_score"])
         self._is_configured = True
+        found = self._doubts(names) if self.params.verbosity > 0 else []
+        for message in found:
+            if message not in self._warnings:
+                _warn(message)
+        self._warnings = found
+
+    def _doubts(self, names: Collection[str]) -> list[str]:
+        """Return the warnings about the parameters that were set.
+
+        Parameters
+        ----------
+        names
+            The names of the parameters that the model uses.
+        """
+        found = []
+        if "updater" in self._given and self.params.booster != "gblinear":
+            found.append(
+                "WARNING: You have manually specified the `updater` parameter. The "
+                "`tree_method` parameter will be ignored. Incorrect sequence of "
+                "updaters will produce undefined behavior. For common uses, we "
+                "recommend using `tree_method` parameter instead."
+            )
         lost = unused_params(self._given, names)
-        if lost != self._unused and self.params.verbosity > 0 and self._validates():
+        if lost and self._validates():
             listed = ", ".join(f'"{name}"' for name in lost)
-            _warn(f"WARNING: \nParameters: {{ {listed} }} are not used.\n")
-        self._unused = lost
+            found.append(f"WARNING: \nParameters: {{ {listed} }} are not used.\n")
+        return found
 
     def resolved(self, n_labels: int) -> dict[str, Any]:
         """Return the parameters that were set and are used, by Hornbeam's names.
@@ -528,7 +553,7 @@ class Booster(_Booster):
         if isinstance(fname, str | os.PathLike):
             path = Path(fname).expanduser()
             fname = path
-            if path.suffix not in _FORMATS:
+            if path.suffix.lower() not in _FORMATS:
                 fname = path.read_bytes()
                 guess = (
                     "JSON (`json`)"
@@ -576,21 +601,22 @@ class Booster(_Booster):
         """
         if not isinstance(fname, str | os.PathLike):
             raise TypeError("fname must be a string or os PathLike")
-        self._ensure_configured()
         path = Path(fname).expanduser()
-        if path.suffix in _FORMATS:
-            super().save_model(path)
+        kind = path.suffix.lower()
+        if kind in _FORMATS:
+            replace_file(path, [memoryview(self.save_raw(kind[1:]))])
             return
         _warn(
             "Saving model in the UBJSON format as default.  You can use a file "
             "extension: `json` or `ubj` to choose between formats."
         )
-        replace_file(path, [bytes(super().save_raw())])
+        replace_file(path, [memoryview(self.save_raw())])
 
     @with_xgboost_messages
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
         """Return the bytes of a model file in the format ``"ubj"`` or ``"json"``."""
         self._ensure_configured()
+        FeatureMap.of(self.model)  # raises an error for another number of names
         return super().save_raw(raw_format)
 
     def __getitem__(self, val: Any) -> Booster:
@@ -688,8 +714,18 @@ class Booster(_Booster):
     @feature_names.setter
     @with_xgboost_messages
     def feature_names(self, names: Sequence[str] | None) -> None:
-        n_features = self.model.num_feature or len(names or ())
-        self.model.feature_names = check_names(names, n_features) or []
+        # As in XGBoost, their number is checked when they are used or saved.
+        self.model.feature_names = check_names(names, len(names or ())) or []
+
+    @property
+    def feature_types(self) -> list[str] | None:
+        """The feature types; None if they are unknown."""
+        return super().feature_types
+
+    @feature_types.setter
+    @with_xgboost_messages
+    def feature_types(self, types: Sequence[str] | None) -> None:
+        self.model.feature_types = check_types(types, len(types or ())) or []
 
     @property
     def best_iteration(self) -> int:

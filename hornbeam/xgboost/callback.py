@@ -110,6 +110,12 @@ class EarlyStopping(_EarlyStopping):
                 "Must have at least 1 validation dataset for early stopping.",
                 code=ErrorCode.EVALS_MISSING,
             )
+        if self.save_best and model.model.linear is not None:
+            raise ParameterError(
+                "`save_best` is not applicable to the current booster: a linear model "
+                "has no rounds to choose from",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
         return super().after_iteration(model, epoch, evals_log)
 
     def _update_best(self, model: Any, evals_log: EvalsLog) -> bool:

@@ -100,14 +100,22 @@ def _resolve_shape(values: dict[str, Any], given: Given) -> None:
     if values.get("objective") == "count:poisson":
         values.setdefault("max_delta_step", given.get("max_delta_step", 0.7))
     if "updater" in values:
-        # Histogram trees are pruned while they grow, and there are no other workers
-        # to synchronise with.
-        updater = str(values["updater"]).replace("histmaker,prune", "histmaker")
-        if updater.startswith("grow_"):
-            updater = updater.removesuffix(",sync")
-        values["updater"] = updater
-        if updater.startswith("grow_"):
+        values["updater"] = _updater(str(values["updater"]))
+        if values["updater"].startswith("grow_"):
             values.pop("tree_method", None)
+
+
+def _updater(names: str) -> str:
+    """Return updaters without those that leave new trees as they are.
+
+    Histogram trees are pruned while they grow, weights of new trees are fresh, and
+    there are no other workers to synchronise with.
+    """
+    first, *others = names.split(",")
+    if not first.startswith("grow_"):
+        return names
+    idle = ["refresh", "sync"] + ["prune"] * first.endswith("histmaker")
+    return ",".join([first, *(name for name in others if name not in idle)])
 
 
 def _resolve_rest(values: dict[str, Any], given: Given) -> None:
@@ -120,6 +128,8 @@ def _resolve_rest(values: dict[str, Any], given: Given) -> None:
         _warn("reg:linear is now deprecated in favor of reg:squarederror.")
     if values.get("tree_method") == "exact":
         values.pop("max_bin", None)
+    if values.get("updater") == "grow_colmaker":
+        values.pop("gamma", None)  # it is what the updater prune compares with
     if values.get("process_type", "default") == "default":
         values.pop("refresh_leaf", None)
     if "device" in values:

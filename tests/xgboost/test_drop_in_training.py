@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -202,6 +204,56 @@ def test_ranking_metrics_have_a_default_cutoff_of_32():
     mine, other = both(run)
     for name, values in other.items():
         np.testing.assert_allclose(mine[name], values, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("objective", ["rank:ndcg", "rank:map", "rank:pairwise"])
+@pytest.mark.parametrize("tree_method", ["hist", "exact"])
+@pytest.mark.parametrize("groups", ["equal labels", "single rows"])
+def test_rankings_without_any_pair_have_empty_trees(objective, tree_method, groups):
+    single = groups == "single rows"
+    qid = np.arange(80) if single else np.repeat([0, 1], 40)
+
+    def run(xgb):
+        data = xgb.DMatrix(X, BINARY if single else np.zeros(80), qid=qid)
+        params = {"objective": objective, "tree_method": tree_method}
+        booster = xgb.train(params, data, 2)
+        return booster.get_dump(with_stats=True), booster.eval(data)
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_gains_as_labels_and_grades_give_the_same_model_file():
+    grades = THREE.astype(float)
+
+    def run(xgb):
+        files = []
+        for exp_gain, labels in ((True, grades), (False, 2**grades - 1)):
+            params = {"objective": "rank:ndcg", "ndcg_exp_gain": exp_gain}
+            data = xgb.DMatrix(X, labels, qid=np.repeat([0, 1], 40), weight=[1, 3])
+            content = json.loads(xgb.train(params, data, 3).save_raw("json"))
+            content["learner"]["objective"]["lambdarank_param"].pop("ndcg_exp_gain")
+            files.append(content)
+        return files[0] == files[1]
+
+    assert both(run) == (True, True)
+
+
+def test_frames_and_arrays_give_the_same_model_file_but_for_names():
+    polars = pytest.importorskip("polars")
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    tables = [frame, polars.from_pandas(frame)]
+
+    def run(xgb):
+        files = []
+        for table in (X, *tables):
+            raw = xgb.train({}, xgb.DMatrix(table, Y), 3).save_raw("json")
+            content = json.loads(raw)
+            content["learner"] |= {"feature_names": [], "feature_types": []}
+            files.append(content)
+        return [other == files[0] for other in files]
+
+    assert both(run) == ([True] * 3, [True] * 3)
 
 
 def test_custom_objectives_get_and_return_the_same():
@@ -420,6 +472,41 @@ def test_mknfold_and_cvpack():
     assert [sorted(labels) for _, labels in mine[0]] == [
         sorted(labels) for _, labels in other[0]
     ]
+
+
+def test_rows_of_explicit_folds_stay_in_their_order():
+    folds = [([5, 1, 2, 9], [23, 43, 11]), ([7, 9, 3, 7], [3, 30, 1])]
+
+    def run(xgb):
+        packs = xgb.training.mknfold(
+            dall=xgb.DMatrix(X, Y), nfold=3, param={}, seed=0, folds=folds
+        )
+        labels = [[p.dtrain.get_label(), p.dtest.get_label()] for p in packs]
+        scores = xgb.cv({"max_depth": 2}, xgb.DMatrix(X, Y), 2, folds=folds)
+        return labels, scores
+
+    (labels, mine), (_, other) = both(run)
+    for rows, found in zip(folds, labels, strict=True):
+        for part, label in zip(rows, found, strict=True):
+            np.testing.assert_array_equal(label, np.float32(Y[part]))
+    np.testing.assert_allclose(mine, other, 1e-5)
+
+
+def test_save_best_of_a_linear_model_is_an_error():
+    def run(xgb):
+        stopping = xgb.callback.EarlyStopping(rounds=2, save_best=True)
+        data = xgb.DMatrix(X, Y)
+        with pytest.raises(ValueError, match="`save_best` is not applicable"):
+            xgb.train(
+                {"booster": "gblinear"},
+                data,
+                3,
+                evals=[(data, "a")],
+                callbacks=[stopping],
+                verbose_eval=False,
+            )
+
+    both(run)
 
 
 def test_callbacks_of_cv_get_the_boosters():
