@@ -116,9 +116,9 @@ class Connection:
         """Send a value; its arrays are sent from where they are."""
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-        frames = [head, *(buffer.raw() for buffer in buffers)]
+        frames: list[Any] = [head, *(buffer.raw() for buffer in buffers)]
         sizes = b"".join(_SIZE.pack(len(frame)) for frame in frames)
-        parts = [_COUNT.pack(len(frames)) + sizes, *frames]
+        parts: list[Any] = [_COUNT.pack(len(frames)) + sizes, *frames]
         if sum(len(part) for part in parts) < _SMALL:
             parts = [b"".join(parts)]
         for part in parts:

@@ -20,13 +20,13 @@ from hornbeam.distributed.connection import Connection, HandshakeError, connect
 from hornbeam.distributed.tracker import PROTOCOL
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
-__all__ = ["Group", "active_group", "join", "leave"]
+__all__ = ["Group", "active_group", "join", "leave", "training_group"]
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 #: Seconds that a process which has lost another one waits for the tracker's reason.
-_REASON_TIMEOUT = 3.0
+_REASON_TIMEOUT = 1.0
 #: Seconds between two attempts to reach the tracker.
 _RETRY_DELAY = 0.5
 
@@ -59,6 +59,8 @@ class Group:
     ----------
     rank, size
         The number of this process, and the number of processes.
+    names
+        Of all processes, in the order of ranks.
     """
 
     def __init__(
@@ -85,9 +87,7 @@ class Group:
         except BaseException:
             self.close()
             raise
-        threading.Thread(
-            target=self._hear, name="hornbeam-group", daemon=True
-        ).start()
+        threading.Thread(target=self._hear, name="hornbeam-group", daemon=True).start()
 
     # Joining
 
@@ -145,7 +145,7 @@ class Group:
         self._addresses: list[tuple[str, int]] = [
             (host, port) for host, port in reply["addresses"]
         ]
-        self._names: list[str] = reply["names"]
+        self.names: list[str] = reply["names"]
 
     def _connect_peers(self) -> None:
         """Connect to the processes above and below in the tree."""
@@ -216,10 +216,10 @@ class Group:
     def _broken(self, rank: int, error: OSError) -> ClusterError:
         """Return the error for a process that cannot be reached any more."""
         if isinstance(error, TimeoutError):
-            reason = f"{self._names[rank]} sent nothing for {self._timeout:g} seconds"
+            reason = f"{self.names[rank]} sent nothing for {self._timeout:g} seconds"
         else:
             self._has_reason.wait(_REASON_TIMEOUT)
-            reason = f"{self._names[rank]} has left it, or was lost"
+            reason = f"{self.names[rank]} has left it, or was lost"
         if self._reason is None:
             self._tell(failure=reason)
             self._reason = reason
@@ -229,7 +229,7 @@ class Group:
 
     def fail(self, reason: str) -> None:
         """Tell the other processes that this one cannot go on."""
-        self._tell(failure=f"{self._names[self.rank]} failed: {reason}")
+        self._tell(failure=f"{self.names[self.rank]} failed: {reason}")
 
     def _tell(self, **message: Any) -> None:
         """Send a message to the tracker, if it is still there."""
@@ -304,7 +304,7 @@ class Group:
         if call != other_call:
             return _Failure(
                 self._lost(
-                    f"{self._names[self.rank]} calls {call}, and {self._names[rank]} "
+                    f"{self.names[self.rank]} calls {call}, and {self.names[rank]} "
                     f"calls {other_call}; all processes must make the same calls in "
                     "the same order"
                 )
@@ -359,9 +359,14 @@ def active_group() -> Group | None:
     return _active
 
 
+def training_group() -> Group | None:
+    """Return the group whose processes share the rows; None: this one has all."""
+    return None if _active is None or _active.size == 1 else _active
+
+
 def join(*args: Any, **options: Any) -> Group:
     """Join a group, with the arguments of `Group`; leave the one before."""
-    global _active  # noqa: PLW0603
+    global _active
     leave()
     _active = Group(*args, **options)
     return _active
@@ -369,7 +374,7 @@ def join(*args: Any, **options: Any) -> Group:
 
 def leave() -> None:
     """Leave the group, if this process is in one."""
-    global _active  # noqa: PLW0603
+    global _active
     group, _active = _active, None
     if group is not None:
         group.close()

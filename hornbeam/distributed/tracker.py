@@ -252,7 +252,7 @@ class Tracker:
             worker.tell(rank=worker.rank, addresses=addresses, names=names)
 
     def _take(self, worker: _Worker, message: dict[str, Any]) -> None:
-        """Take a message of a process: a line to print, a failure, or that it leaves."""
+        """Take a message of a process: text to print, a failure, or that it leaves."""
         if "print" in message:
             sys.stdout.write(str(message["print"]))
             sys.stdout.flush()

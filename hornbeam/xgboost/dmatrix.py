@@ -18,6 +18,8 @@ from hornbeam.data.quantile_dmatrix import (
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.data.row_blocks import has_infinite
+from hornbeam.distributed.group import training_group
+from hornbeam.distributed.group_matrix import bin_matrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import is_dataframe, numeric_labels, to_frame
@@ -91,6 +93,12 @@ class DMatrix(_DMatrix):
                 "not set to `inf`",
                 code=ErrorCode.FEATURE_NOT_FINITE,
             )
+
+    def _bin(self, max_bin: int, nthread: int) -> Binned:
+        group = training_group()
+        if group is None:
+            return super()._bin(max_bin, nthread)
+        return bin_matrix(group, self, max_bin, nthread)
 
     def _set_arguments(self, missing: float | None, silent: bool) -> None:
         self.missing = np.nan if missing is None else missing
