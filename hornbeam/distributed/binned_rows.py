@@ -93,6 +93,8 @@ class BinnedRows:
         n_threads
             Threads that share the columns, 0 or less for those of the worker.
         """
+        if self.n_rows == 0:
+            return passes
         n_threads = self.threads(n_threads)
         own = self.row_weights if self._cut_weights is None else self._cut_weights
         weights = integer_weights(own, largest_weight, n_rows)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.binning.cuts import Cuts
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.external import ExternalMatrix
+from hornbeam.binning.external_build import build_worker_external
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
@@ -30,6 +32,7 @@ __all__ = [
     "GroupPart",
     "OwnRows",
     "align_part",
+    "bin_external_part",
     "bin_matrix",
     "bin_own_rows",
     "join_fields",
@@ -199,3 +202,14 @@ def join_fields(
             fields[name] = np.concatenate([part[name] for part, _ in filled])
     info.set(fields)
     return info
+
+
+def bin_external_part(data: DMatrix, cuts: Cuts) -> ExternalMatrix:
+    """Return the bins of `data` by the cuts of another matrix, in external memory.
+
+    Processes that share the cache have a folder each.
+    """
+    options, max_bin = data.cache_options, int(cuts.n_bins.max())
+    assert options is not None
+    given = data.table, cuts.columns(), max_bin, options, data.nthread
+    return build_worker_external(*given, own_cuts=False)

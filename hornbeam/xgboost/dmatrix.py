@@ -19,7 +19,7 @@ from hornbeam.data.quantile_dmatrix import (
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.data.row_blocks import has_infinite
 from hornbeam.distributed.group import training_group
-from hornbeam.distributed.group_matrix import bin_matrix
+from hornbeam.distributed.group_matrix import bin_external_part, bin_matrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import is_dataframe, numeric_labels, to_frame
@@ -30,6 +30,7 @@ from hornbeam.xgboost.meta_info import MetaInfo
 
 if TYPE_CHECKING:
     from hornbeam.binning.bin_table import Binned
+    from hornbeam.binning.cuts import Cuts
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
 
@@ -296,6 +297,11 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
             cache_host_ratio=cache_host_ratio,
         )
         self._set_arguments(missing, False)
+
+    def _bin_with_cuts(self, cuts: Cuts) -> Binned:
+        if training_group() is None:
+            return super()._bin_with_cuts(cuts)
+        return bin_external_part(self, cuts)
 
 
 def _has_categorical_types(
