@@ -312,7 +312,7 @@ class NotTrainedError(HornbeamError):
 
 
 class ClusterError(HornbeamError):
-    """A Dask cluster has failed: its scheduler, all workers, or partitions are lost."""
+    """A cluster has failed: its scheduler, workers or processes, or partitions."""
 
     code = ErrorCode.CLUSTER_FAILURE
 

@@ -69,6 +69,7 @@ def prepare(data: DMatrix, parameters: Parameters) -> PreparedFeatures:
                 f"{tree_method_text(p)} splits between numbers; use "
                 "tree_method='hist', or give each category a column of zeros and ones",
                 code=ErrorCode.CATEGORICAL_UNSUPPORTED,
+                learner="Updater `grow_colmaker` or `exact` tree method",
             )
     _check_memory(data, p)
     columns = data.sorted_columns(p.nthread)

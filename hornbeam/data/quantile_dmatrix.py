@@ -116,7 +116,7 @@ enable_categorical, data_split_mode, sketch
 
     def _set_bins(self, binned: Binned) -> None:
         self._bins = binned
-        self._binned[self.max_bin] = self.row_weights, binned
+        self._binned[self.max_bin] = None, binned
         self.table = BinnedTable(binned, self.schema)
         self.dtype = self.table.dtype
 

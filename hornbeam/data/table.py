@@ -55,6 +55,8 @@ class Table(ABC):
     #: Labels and other fields that come with the rows, by the names of
     #: ``DMatrix.set_info``.
     info: Mapping[str, Any] = MappingProxyType({})
+    #: Whether `rows` raises an error for invalid category codes, as `columns` does.
+    checks_rows: bool = True
     #: Number of the first row in error messages, for a part of a longer table.
     first_row: int = 0
 
@@ -151,7 +153,7 @@ class Table(ABC):
         not write to the array: it can be memory of the container.
         """
         rows = self._rows(start, stop, features)
-        if self._raw_codes:
+        if self._raw_codes and self.checks_rows:
             order = range(self.n_features) if features is None else features.tolist()
             for place, feature in enumerate(order):
                 if feature in self._raw_codes:

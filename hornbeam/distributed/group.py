@@ -27,6 +27,8 @@ Result = TypeVar("Result")
 
 #: Seconds that a process which has lost another one waits for the tracker's reason.
 _REASON_TIMEOUT = 1.0
+#: Seconds by which a wait for a process is longer than that process's own waits.
+_LONGER = 0.5
 #: Seconds between two attempts to reach the tracker.
 _RETRY_DELAY = 0.5
 
@@ -162,8 +164,21 @@ class Group:
             ) from error
         self._children = [found[rank] for rank in sorted(found)]
         self._below = sorted(found)
-        for peer in self._peers:
-            peer.wait_at_most(self._timeout)
+        self._set_timeouts()
+
+    def _set_timeouts(self) -> None:
+        """Limit the waits for others.
+
+        Who waits for a process that waits for a third one waits longer than that, so
+        that the process which is silent is the one that is reported.
+        """
+        if self._timeout is None:
+            return
+        depth, deepest = (self.rank + 1).bit_length(), self.size.bit_length()
+        for child in self._children:
+            child.wait_at_most(self._timeout + (deepest - depth) * _LONGER)
+        if self._parent is not None:
+            self._parent.wait_at_most(self._timeout + (deepest + depth) * _LONGER)
 
     @property
     def _above(self) -> int:

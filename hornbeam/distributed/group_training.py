@@ -85,6 +85,8 @@ class GroupTrainer(Trainer):
     def step(
         self, data: Any, set_gradients: Callable[[GradientRows], None] | None = None
     ) -> None:
+        check_cluster_parameters(self._learner.params)
+        check_cluster_booster(self._learner.params)
         if set_gradients is None:
             super().step(data)
             return
@@ -237,9 +239,7 @@ class GroupMarginCache(MarginCache):
 
     def _begin(self, data: DMatrix, use_objective: bool) -> GroupTraining:
         """Bin the rows, and initialise a model without trees."""
-        learner, group, p = self._learner, self._group, self._learner.params
-        check_cluster_parameters(p)
-        check_cluster_booster(p)
+        learner, group = self._learner, self._group
         self._check_agreement()
         part = part_of(group, data)
         aligned = data

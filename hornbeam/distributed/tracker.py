@@ -187,21 +187,21 @@ class Tracker:
         """Talk to one process until it leaves or is lost."""
         try:
             connection.accept(self.token)
-            hello = connection.receive_text()
-            worker = self._join(connection, hello)
+            worker = self._join(connection, connection.receive_text())
+            if worker is not None:
+                self._listen_to(worker)
         except HandshakeError:
             with self._changed:
                 self._refused = [*self._refused[-9:], connection.remote_host]
-            connection.close()
-            return
         except (OSError, ValueError, KeyError):
+            pass  # it went away before it has joined
+        finally:
             connection.close()
-            return
-        if worker is None:
-            return
+
+    def _listen_to(self, worker: _Worker) -> None:
         try:
             while not worker.is_done:
-                self._take(worker, connection.receive_text())
+                self._take(worker, worker.connection.receive_text())
         except (OSError, ValueError):
             self._fail(f"{worker.name} was lost: its process ended", worker)
 
@@ -224,7 +224,6 @@ class Tracker:
         if is_late:
             reason = failure or f"all {self._n_workers} processes have joined before"
             worker.tell(failure=reason)
-            connection.close()
             return None
         if worker.version != workers[0].version:
             self._fail(

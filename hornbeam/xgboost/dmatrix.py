@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.data.containers.dispatch import check_categorical
 from hornbeam.data.dmatrix import DataSplitMode
 from hornbeam.data.dmatrix import DMatrix as _DMatrix
 from hornbeam.data.quantile_dmatrix import (
@@ -31,6 +32,7 @@ from hornbeam.xgboost.meta_info import MetaInfo
 if TYPE_CHECKING:
     from hornbeam.binning.bin_table import Binned
     from hornbeam.binning.cuts import Cuts
+    from hornbeam.data.table import Table
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
 
@@ -88,6 +90,8 @@ class DMatrix(_DMatrix):
             data_split_mode=data_split_mode,
         )
         self._set_arguments(missing, silent)
+        _check_enabled(data, self.table, enable_categorical)
+        self.table.checks_rows = False
         if not self.table.is_stream and has_infinite(self.table):
             raise DataError(
                 "Input data contains `inf` or a value too large, while `missing` is "
@@ -243,6 +247,7 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
             data_split_mode=data_split_mode,
         )
         self._set_arguments(missing, silent)
+        _check_enabled(data, self.table, enable_categorical)
 
     def _bin_like(
         self, ref: _DMatrix, max_bin: int | None, unseen: str
@@ -311,6 +316,15 @@ def _has_categorical_types(
     if not is_dataframe(data):
         return True
     return isinstance(feature_types, Sequence) and "c" in feature_types
+
+
+def _check_enabled(data: Any, table: Table, enable_categorical: bool) -> None:
+    """Raise a `DataError` if a frame has categories that are not enabled.
+
+    Types of numeric columns as categories need not be enabled.
+    """
+    if is_dataframe(data) and not table.categories.empty():
+        check_categorical(table, enable_categorical)
 
 
 def _temporary_folder(owner: object) -> str:

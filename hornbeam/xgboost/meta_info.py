@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hornbeam.data.labels import FIELDS, read_numbers
 from hornbeam.data.meta_info import GROUPINGS
 from hornbeam.data.meta_info import MetaInfo as _MetaInfo
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["MetaInfo"]
 
@@ -25,8 +25,8 @@ class MetaInfo(_MetaInfo):
     """Labels, weights, base margins, label bounds and query groups of a matrix.
 
     Differences from the base class: labels and base margins of several columns may be
-    flat, an empty array removes a field, and group weights may be set before the
-    groups.
+    flat, an empty array removes a field, and weights of a matrix with groups are those
+    of the groups, which may be set later.
     """
 
     #: Group weights set before the groups, and the error if no groups follow.
@@ -37,6 +37,15 @@ class MetaInfo(_MetaInfo):
         """The weight of each row, (rows,); None if no weights are set."""
         if self._pending_weight is not None:
             raise self._pending_weight[1]
+        weights, pointers = self["weight"], self.group_ptr
+        if weights is None or pointers is None:
+            return self._row_weights
+        if len(weights) != len(pointers) - 1:
+            raise DataError(
+                f"weight has {len(weights)} values for {len(pointers) - 1} groups; "
+                "pass one for each group",
+                code=ErrorCode.WEIGHT_NOT_BY_GROUP,
+            )
         return self._row_weights
 
     @row_weights.setter

@@ -126,8 +126,13 @@ def _resolve_rest(values: dict[str, Any], given: Given) -> None:
         )
     if values.get("objective") == "reg:linear":
         _warn("reg:linear is now deprecated in favor of reg:squarederror.")
-    if values.get("tree_method") == "exact":
+    if _is_exact(values):
         values.pop("max_bin", None)
+        if float(values.get("colsample_bynode", 1)) != 1:
+            raise ParameterError(
+                "column sample by node is not yet supported by the exact tree method",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
     if values.get("updater") == "grow_colmaker":
         values.pop("gamma", None)  # it is what the updater prune compares with
     if values.get("process_type", "default") == "default":
@@ -139,6 +144,11 @@ def _resolve_rest(values: dict[str, Any], given: Given) -> None:
             values[name] = _SMALLEST_RATE
     for name in ("verbosity", "nthread"):
         values.setdefault(name, given.get(name, get_config()[name]))
+
+
+def _is_exact(values: Given) -> bool:
+    updater = str(values.get("updater", ""))
+    return values.get("tree_method") == "exact" or updater.startswith("grow_colmaker")
 
 
 def _device(device: Any, given: Given) -> str:

@@ -124,6 +124,26 @@ def test_feature_types_declare_numbers_of_a_frame_as_category_codes():
     assert_close(*both(run))
 
 
+def test_predictions_accept_codes_that_training_rejects():
+    codes = np.nan_to_num(X * 4).round()
+    wrong = codes.copy()
+    wrong[:4, 0] = -1, 1.5, 9, 2.0**31
+    types = ["c"] * 4
+
+    def run(xgb):
+        data = xgb.DMatrix(codes, Y, feature_types=types)
+        booster = xgb.train({"max_cat_to_onehot": 1}, data, 2)
+        other = xgb.DMatrix(wrong, Y, feature_types=types)
+        for method in ("hist", "approx"):
+            with pytest.raises(ValueError, match="Invalid categorical value detected"):
+                xgb.train({"tree_method": method}, other, 1)
+        return booster.predict(other)
+
+    # XGBoost's error for a fraction has other words.
+    wrong[1, 0] = 1.0
+    assert_close(*both(run))
+
+
 def test_labels_may_be_numeric_strings():
     text = pd.Series([f"{value:.0f}" for value in Y], dtype="str")
     for labels in (text, text.astype("category")):
@@ -389,6 +409,12 @@ def test_group_weights_may_be_set_before_the_groups():
         data = make(xgb, weight=[1.0, 3.0])
         with pytest.raises(xgb.core.XGBoostError, match="Size of weights must equal"):
             xgb.train({}, data, 1)
+
+    def refer(xgb):
+        data = xgb.QuantileDMatrix(X, np.round(Y), group=[30, 50], weight=[1.0, 3.0])
+        return xgb.QuantileDMatrix(X, weight=[1.0, 3.0], ref=data).get_weight()
+
+    assert_close(*both(refer))
     data = make(ours, weight=[1.0, 3.0])
     with pytest.raises(ours.core.XGBoostError, match="one for each group"):
         data.slice([0, 1])

@@ -35,6 +35,7 @@ __all__ = [
     "as_column",
     "as_frame",
     "as_table",
+    "check_categorical",
     "check_finite",
     "known_frame",
     "native_frame",
@@ -94,7 +95,7 @@ def as_table(
         table = as_frame(data, missing, names, types, enable_categorical)
     if table is None:
         table = _array_table(data, missing, names, types)
-        _check_categorical(table, enable_categorical)
+        check_categorical(table, enable_categorical)
     return table
 
 
@@ -111,7 +112,7 @@ def as_frame(
     if read is None:
         return None
     table = cast(Table, read(frame, missing, names, types))
-    _check_categorical(table, enable_categorical)
+    check_categorical(table, enable_categorical)
     return table
 
 
@@ -129,7 +130,8 @@ def known_frame(data: Any) -> Any | None:
     return native_frame(data)
 
 
-def _check_categorical(table: Table, enable_categorical: bool) -> None:
+def check_categorical(table: Table, enable_categorical: bool) -> None:
+    """Raise a `DataError` for categorical columns, unless they are enabled."""
     if enable_categorical or not table.types or "c" not in table.types:
         return
     these = [table.label(f) for f, kind in enumerate(table.types) if kind == "c"]

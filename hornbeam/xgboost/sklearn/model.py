@@ -207,8 +207,8 @@ class XGBModel(XGBParameters):
         )
         if self.feature_weights is not None:
             raise ParameterError(
-                "2 different `feature_weights` are provided; use the one in the "
-                "constructor or `set_params` alone",
+                "2 different `feature_weights` are provided.  Use the one in "
+                "constructor or `set_params` instead.",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return given
@@ -219,6 +219,7 @@ class XGBModel(XGBParameters):
                 "Experimental support for categorical data is not implemented for "
                 "current tree method yet: exact takes none; use hist or approx",
                 code=ErrorCode.CATEGORICAL_UNSUPPORTED,
+                learner="`exact` tree method",
             )
 
     def _create_dmatrix(self, ref: DMatrix | None, **fields: Any) -> DMatrix:
