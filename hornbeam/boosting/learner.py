@@ -114,6 +114,18 @@ class Learner:
         """Raise a `ParameterError` if these cannot add rounds to the model."""
         check_parameters(parameters, objective)
         _check_model(self.model, parameters, objective)
+        if self.model.n_rounds > 0:
+            self.check_strategy(parameters, objective)
+
+    def check_strategy(self, parameters: Parameters, objective: Objective) -> None:
+        """Raise a `ParameterError` if trees would have leaves of another size."""
+        p, before = parameters, self.model.leaf_size
+        if (p.multi_output_columns(objective.n_outputs) > 0) != (before > 1):
+            raise ParameterError(
+                f"multi_strategy={p.multi_strategy!r} differs from the model's; leave "
+                "it out when you continue a model",
+                code=ErrorCode.MODEL_PARAMETER_MISMATCH,
+            )
 
     def create_objective(
         self, parameters: Parameters, loss: ScalarLoss | None
@@ -310,12 +322,6 @@ def _check_model(model: Model, p: Parameters, objective: Objective) -> None:
         raise ParameterError(
             f"num_parallel_tree={p.num_parallel_tree} differs from the model's "
             f"{model.num_parallel_tree}; leave it out when you continue a model",
-            code=ErrorCode.MODEL_PARAMETER_MISMATCH,
-        )
-    if (p.multi_output_columns(outputs) > 0) != (model.leaf_size > 1):
-        raise ParameterError(
-            f"multi_strategy={p.multi_strategy!r} differs from the model's; leave it "
-            "out when you continue a model",
             code=ErrorCode.MODEL_PARAMETER_MISMATCH,
         )
     before = booster_of(model)

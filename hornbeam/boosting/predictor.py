@@ -150,7 +150,7 @@ class Predictor:
             if pred_leaf:
                 leaves = leaf_indices(team, data, layout)
                 return (
-                    self._shape_leaves(leaves)
+                    self._shape_leaves(leaves, begin)
                     if strict_shape
                     else squeeze_outputs(leaves)
                 )
@@ -292,12 +292,25 @@ class Predictor:
                 code=ErrorCode.CUSTOM_TRANSFORM_MISSING,
             )
 
-    def _shape_leaves(self, leaves: NDArray[Any]) -> NDArray[Any]:
-        """Return leaf indices as (rows, rounds, outputs, parallel trees)."""
+    def _shape_leaves(self, leaves: NDArray[Any], begin: int) -> NDArray[Any]:
+        """Return leaf indices as (rows, rounds, outputs, parallel trees).
+
+        `begin` is the first of the trees.
+        """
         model = self._learner.model
         parallel = model.num_parallel_tree
         outputs = 1 if model.leaf_size > 1 else model.n_outputs
         rows, trees = leaves.shape
+        sizes = {tree.leaf_size for tree in model.trees[begin : begin + trees]}
+        if len(sizes) > 1:
+            raise ParameterError(
+                "some of these rounds have a tree for each output, others one tree for "
+                "all, so their leaves have no common shape; leave strict_shape out, or "
+                "select rounds by iteration_range",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
+        if sizes:
+            outputs = 1 if max(sizes) > 1 else model.n_outputs
         return leaves.reshape(rows, trees // (outputs * parallel), outputs, parallel)
 
     def _is_plain(self, data: Any, missing: Any) -> bool:

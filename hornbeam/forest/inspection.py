@@ -43,9 +43,10 @@ def trees_to_dataframe(model: Model, features: FeatureMap) -> Any:
             "get_score() returns its weights",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
-    if model.leaf_size > 1:
+    leaf_size = max((tree.leaf_size for tree in model.trees), default=1)
+    if leaf_size > 1:
         raise ParameterError(
-            f"leaves of {model.leaf_size} values do not fit into a data frame with one "
+            f"leaves of {leaf_size} values do not fit into a data frame with one "
             "number per leaf; get_dump(dump_format='json') returns all values",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )

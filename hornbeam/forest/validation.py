@@ -285,10 +285,10 @@ def _check_rounds(model: Model) -> None:
         )
     for number, tree in enumerate(model.trees):
         size = tree.leaf_size
-        if size != model.leaf_size or size not in (1, model.n_outputs):
+        if size not in (1, model.n_outputs):
             raise ModelFileError(
-                f"trees[{number}] has {size} values per leaf, the first tree "
-                f"{model.leaf_size}, and the model has {model.n_outputs} outputs",
+                f"trees[{number}] has {size} values per leaf, and the model has "
+                f"{model.n_outputs} outputs",
                 code=ErrorCode.MODEL_FILE_INCONSISTENT,
             )
     starts = model.round_starts
@@ -305,6 +305,7 @@ def normalize_nodes(
     starts: NDArray[np.int64],
     num_feature: int,
     limits: NDArray[np.int64] | None,
+    names: Sequence[str],
 ) -> Tree:
     """Return the validated nodes of concatenated trees, with unused entries reset.
 
@@ -319,6 +320,8 @@ def normalize_nodes(
         Number of features of the model.
     limits
         See `category_limits`.
+    names
+        What error messages call each tree.
 
     Raises
     ------
@@ -337,7 +340,7 @@ def normalize_nodes(
         if wrong.any():
             i = int(np.argmax(wrong))
             raise ModelFileError(
-                f"trees[{tree[i]}], node {i - root[i]}: {what.format(values[i])}",
+                f"{names[tree[i]]}, node {i - root[i]}: {what.format(values[i])}",
                 code=ErrorCode.MODEL_FILE_INVALID_TREE,
             )
 

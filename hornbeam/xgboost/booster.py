@@ -26,7 +26,7 @@ from hornbeam.distributed.group_training import (
     GroupTrainer,
 )
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
-from hornbeam.files import replace_file
+from hornbeam.files import naming, replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
@@ -75,6 +75,7 @@ class Booster(_Booster):
         The initial model: a path, the bytes of a file, or another booster.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
     # Code written for XGBoost edits names and training parameters in files.
     _checksum: ClassVar[str] = "prediction_digest"
 
@@ -175,9 +176,11 @@ class Booster(_Booster):
             return
         # First the parameters that select components, then those of the components.
         rounds = self.model.n_rounds
-        before = (
-            parameters_of(self.model, Parameters()) if rounds else self._loaded_params
-        )
+        before = self._loaded_params
+        if rounds:
+            # The strategy may change, and files do not contain it.
+            default = {"multi_strategy": Parameters().multi_strategy}
+            before = parameters_of(self.model, Parameters()).updated(default)
         self._configure(
             self._with_num_target(before.updated(self._hornbeam_params())),
             self._learner.loss,
@@ -576,13 +579,12 @@ class Booster(_Booster):
         if isinstance(fname, str | os.PathLike):
             path = Path(fname).expanduser()
             fname = path
-            if path.suffix.lower() not in _FORMATS:
-                fname = path.read_bytes()
-                guess = (
-                    "JSON (`json`)"
-                    if fname[1:2] in _JSON_SECOND_BYTES
-                    else "UBJSON (`ubj`)"
-                )
+            if path.suffix.lower() in _FORMATS:
+                _check_suffix(path)
+            else:
+                with naming(path):
+                    fname = path.read_bytes()
+                guess = "JSON (`json`)" if _is_json(fname) else "UBJSON (`ubj`)"
                 _warn(
                     f"Unknown file format: `{path.suffix[1:]}`. Using {guess} as a "
                     "guess."
@@ -767,6 +769,25 @@ class Booster(_Booster):
     @best_score.setter
     def best_score(self, score: float) -> None:
         self.set_attr(best_score=score)
+
+
+def _is_json(start: bytes) -> bool:
+    return start[1:2] in _JSON_SECOND_BYTES
+
+
+def _check_suffix(path: Path) -> None:
+    """Raise a `ModelFileError` if a model file is of the other format."""
+    if not path.is_file():
+        return
+    with naming(path), path.open("rb") as file:
+        start = file.read(2)
+    if start[:1] == b"{" and _is_json(start) != (path.suffix.lower() == ".json"):
+        expected = "L" if _is_json(start) else '"'
+        raise ModelFileError(
+            f'{path}: Expecting: "{expected}" after "{{": the file is '
+            f"{'JSON' if _is_json(start) else 'UBJSON'}; rename it",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        )
 
 
 def _warn(message: str) -> None:

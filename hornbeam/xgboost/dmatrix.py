@@ -14,6 +14,7 @@ import numpy.typing as npt
 from hornbeam.data.containers.dispatch import check_categorical
 from hornbeam.data.dmatrix import DataSplitMode
 from hornbeam.data.dmatrix import DMatrix as _DMatrix
+from hornbeam.data.labels import FIELDS
 from hornbeam.data.quantile_dmatrix import (
     ExtMemQuantileDMatrix as _ExtMemQuantileDMatrix,
 )
@@ -23,7 +24,12 @@ from hornbeam.distributed.group import training_group
 from hornbeam.distributed.group_matrix import bin_external_part, bin_matrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
-from hornbeam.xgboost.compat import is_dataframe, numeric_labels, to_frame
+from hornbeam.xgboost.compat import (
+    is_dataframe,
+    numeric_labels,
+    to_frame,
+    to_known,
+)
 from hornbeam.xgboost.data import DataIter
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
@@ -43,6 +49,8 @@ class DMatrix(_DMatrix):
     The arguments and defaults are those of `hornbeam.DMatrix`, except that
     `enable_categorical` is False by default. Getters return float32.
     """
+
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
 
     # In XGBoost `approx` also trains on batches with a cache.
     _sorts_with_cache = True
@@ -71,7 +79,7 @@ class DMatrix(_DMatrix):
         data_split_mode: DataSplitMode = DataSplitMode.ROW,
     ) -> None:
         super().__init__(
-            to_frame(data),
+            to_known(to_frame(data)),
             numeric_labels(label),
             weight=weight,
             base_margin=base_margin,
@@ -138,12 +146,20 @@ class DMatrix(_DMatrix):
 
     @with_xgboost_messages
     def set_uint_info(self, field: str, data: Any) -> None:
-        """Set the query groups by ``"group"`` (sizes), ``"qid"`` or ``"group_ptr"``."""
+        """Set the query groups by ``"group"`` (their sizes) or ``"qid"``."""
+        if field == "group_ptr":
+            raise DataError(
+                "the field 'group_ptr' can only be read; set 'group' or 'qid'",
+                code=ErrorCode.UNKNOWN_FIELD,
+                name=field,
+            )
         super().set_uint_info(field, data)
 
     @with_xgboost_messages
     def get_float_info(self, field: str) -> npt.NDArray[Any]:
-        """Return a float field as it was set, in float32."""
+        """Return a float field as it was set, in float32; or ``"group_ptr"``."""
+        if field == "group_ptr":
+            return super().get_uint_info(field)
         return super().get_float_info(field).astype(np.float32)
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
@@ -166,8 +182,13 @@ class DMatrix(_DMatrix):
         return super().get_data().astype(np.float32)
 
     @with_xgboost_messages
-    def get_uint_info(self, field: str) -> npt.NDArray[np.uint32]:
-        """Return ``"group_ptr"``: the first row of each group, and the row count."""
+    def get_uint_info(self, field: str) -> npt.NDArray[Any]:
+        """Return ``"group_ptr"``: the first row of each group, and the row count.
+
+        A float field is returned as by `get_float_info`.
+        """
+        if field in FIELDS:
+            return self.get_float_info(field)
         return super().get_uint_info(field)
 
     @with_xgboost_messages
@@ -197,6 +218,8 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
 
     The arguments are those of `hornbeam.QuantileDMatrix`.
     """
+
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
 
     @deprecate_positional_args
     @with_xgboost_messages
@@ -274,6 +297,8 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
     the `cache_prefix` of the `DataIter`; without one it is a temporary folder, removed
     with the matrix.
     """
+
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
 
     @deprecate_positional_args
     @with_xgboost_messages

@@ -38,6 +38,9 @@ class XGBoostLearner(Learner):
             objective.requires_pairs = False
         return objective
 
+    def check_strategy(self, parameters: Parameters, objective: Objective) -> None:
+        """Allow any leaf size: `multi_strategy` may change from round to round."""
+
     def create_metrics(
         self, parameters: Parameters, objective: Objective
     ) -> list[Metric]:
