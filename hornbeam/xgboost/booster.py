@@ -71,6 +71,7 @@ class Booster(_Booster):
         The initial model: a path, the bytes of a file, or another booster.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
     # Code written for XGBoost edits names and training parameters in files.
     _checksum: ClassVar[str] = "prediction_digest"
 
@@ -584,14 +585,12 @@ class Booster(_Booster):
         if isinstance(fname, str | os.PathLike):
             path = Path(fname).expanduser()
             fname = path
-            if path.suffix.lower() not in _FORMATS:
+            if path.suffix.lower() in _FORMATS:
+                _check_suffix(path)
+            else:
                 with naming(path):
                     fname = path.read_bytes()
-                guess = (
-                    "JSON (`json`)"
-                    if fname[1:2] in _JSON_SECOND_BYTES
-                    else "UBJSON (`ubj`)"
-                )
+                guess = "JSON (`json`)" if _is_json(fname) else "UBJSON (`ubj`)"
                 _warn(
                     f"Unknown file format: `{path.suffix[1:]}`. Using {guess} as a "
                     "guess."
@@ -776,6 +775,25 @@ class Booster(_Booster):
     @best_score.setter
     def best_score(self, score: float) -> None:
         self.set_attr(best_score=score)
+
+
+def _is_json(start: bytes) -> bool:
+    return start[1:2] in _JSON_SECOND_BYTES
+
+
+def _check_suffix(path: Path) -> None:
+    """Raise a `ModelFileError` if a model file is of the other format."""
+    if not path.is_file():
+        return
+    with naming(path), path.open("rb") as file:
+        start = file.read(2)
+    if start[:1] == b"{" and _is_json(start) != (path.suffix.lower() == ".json"):
+        expected = "L" if _is_json(start) else '"'
+        raise ModelFileError(
+            f'{path}: Expecting: "{expected}" after "{{": the file is '
+            f"{'JSON' if _is_json(start) else 'UBJSON'}; rename it",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        )
 
 
 def _warn(message: str) -> None:

@@ -49,6 +49,8 @@ class DMatrix(_DMatrix):
     `enable_categorical` is False by default. Getters return float32.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+
     # In XGBoost `approx` also trains on batches with a cache.
     _sorts_with_cache = True
     # In XGBoost training raises the error.
@@ -229,6 +231,7 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
     The arguments are those of `hornbeam.QuantileDMatrix`.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
     _needs_columns = True
 
     @deprecate_positional_args
@@ -307,6 +310,8 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
     the `cache_prefix` of the `DataIter`; without one it is a temporary folder, removed
     with the matrix.
     """
+
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
 
     @deprecate_positional_args
     @with_xgboost_messages

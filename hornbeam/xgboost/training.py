@@ -162,7 +162,7 @@ def cv(
         folds=folds,
         shuffle=shuffle,
     )
-    models = FoldModels(cast(Sequence[Fold], packs))
+    models = _PackedBooster(cast(Sequence[Fold], packs))
     if custom_metric is None and obj is None:
         models.divide_threads(packs[0].bst.params.nthread)
     # FoldModels has the methods of a booster that callbacks use.
@@ -218,6 +218,28 @@ class CVPack:
     def eval(self, iteration: int, feval: Any, output_margin: bool) -> str:
         """Return the line of scores on the training and the test data."""
         return self.bst.eval_set(self.watchlist, iteration, feval, output_margin)
+
+
+class _PackedBooster(FoldModels):
+    """The boosters of all folds, with XGBoost's attributes for callbacks."""
+
+    @property
+    def best_iteration(self) -> int:
+        """The best round of early stopping, from 0."""
+        return self.cvfolds[0].bst.best_iteration
+
+    @best_iteration.setter
+    def best_iteration(self, iteration: int) -> None:
+        self.set_attr(best_iteration=str(iteration))
+
+    @property
+    def best_score(self) -> float:
+        """The score of the best round of early stopping."""
+        return self.cvfolds[0].bst.best_score
+
+    @best_score.setter
+    def best_score(self, score: float) -> None:
+        self.set_attr(best_score=str(score))
 
 
 def groups_to_rows(

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.xgboost.core import Metric
 
-__all__ = ["Metric", "adapt_objective", "ltr_metric_decorator", "split_metrics"]
+__all__ = ["SklObjective", "adapt_objective", "ltr_metric_decorator", "split_metrics"]
 
-#: A function of (predictions, matrix) that returns the metric's name and value.
-Metric: TypeAlias = Callable[[npt.NDArray[Any], Any], tuple[str, float]]
+
+class _WeightedObjective(Protocol):
+    """A function of labels, predictions and weights: gradients and hessians."""
+
+    def __call__(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> tuple[Any, Any]: ...
+
+
+#: The objective of an estimator: a name, or a function.
+SklObjective: TypeAlias = (
+    str | _WeightedObjective | Callable[[Any, Any], tuple[Any, Any]] | None
+)
 
 
 def adapt_objective(function: Callable[..., Any]) -> Callable[..., Any]:
