@@ -25,17 +25,19 @@ from hornbeam.distributed.group_training import (
     GroupMarginCache,
     GroupTrainer,
 )
-from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import naming, replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
+from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.registry import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.booster_config import config_tree, iter_params, params_from_config
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import is_dataframe
 from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.dmatrix import DMatrix as _XGBoostDMatrix
 from hornbeam.xgboost.error_messages import with_xgboost_messages
 from hornbeam.xgboost.learner import XGBoostLearner, XGBoostPredictor
 from hornbeam.xgboost.objective import (
@@ -318,14 +320,33 @@ class Booster(_Booster):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
         self._follow_group()
         self._ensure_configured_for(dtrain)
+        if dtrain.n_rows == 0 and self._group is None:
+            self._update_without_rows(dtrain, iteration)
+            return
         has_vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
         super().update(
             dtrain, iteration, gradient_function(fobj, iteration, has_vectors)
         )
         self._has_new_rounds = True
 
+    def _update_without_rows(self, dtrain: DMatrix, iteration: int) -> None:
+        """Add a round of data without rows, which has trees of one leaf of 0."""
+        is_first = self.model.n_rounds == 0
+        zeros = np.zeros((1, self.model.n_outputs))
+        missing_row = cast(_XGBoostDMatrix, dtrain).missing_row
+        super().boost(missing_row, iteration, grad=zeros, hess=zeros)
+        if is_first and self._learner.objective.link.name == "identity":
+            self._set_base_score(self._given.get("base_score", 0.0))
+        self._has_new_rounds = True
+
     def _ensure_configured_for(self, dtrain: DMatrix) -> None:
         """Configure the booster for the labels and features of the training data."""
+        if dtrain.n_features == 0:
+            raise DataError(
+                "0 feature is supplied.  Are you using raw Booster interface?\n"
+                "the training data has no columns; pass at least one",
+                code=ErrorCode.EMPTY_DATA,
+            )
         if dtrain.n_targets != self._n_labels:
             self._n_labels, self._is_configured = dtrain.n_targets, False
         self._ensure_configured()
@@ -374,6 +395,9 @@ class Booster(_Booster):
             )
         self._follow_group()
         self._ensure_configured_for(dtrain)
+        if dtrain.n_rows == 0 and self._group is None:
+            self._update_without_rows(dtrain, iteration)
+            return
         grad, hess = reshape_gradients(grad, hess, dtrain.num_row())
         super().boost(dtrain, iteration, grad=grad, hess=hess)
         self._has_new_rounds = True
@@ -430,6 +454,11 @@ class Booster(_Booster):
         self._ensure_configured()
         scores = []
         for data, name in evals:
+            if data.n_rows == 0 and self._group is None:
+                for metric in self.metrics:
+                    empty = 1.0 if isinstance(metric, RankingMetric) else 0.0
+                    scores.append((f"{name}-{metric.name}", empty))
+                continue
             found = super().measure(
                 [(data, name)], float32_metric(feval), output_margin
             )

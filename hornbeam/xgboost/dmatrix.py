@@ -6,12 +6,14 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.containers.dispatch import check_categorical
+from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DataSplitMode
 from hornbeam.data.dmatrix import DMatrix as _DMatrix
 from hornbeam.data.labels import FIELDS
@@ -54,6 +56,8 @@ class DMatrix(_DMatrix):
 
     # In XGBoost `approx` also trains on batches with a cache.
     _sorts_with_cache = True
+    # In XGBoost training raises the error.
+    _needs_columns = False
     _kind_of_info = MetaInfo
 
     @deprecate_positional_args
@@ -106,12 +110,6 @@ class DMatrix(_DMatrix):
                 "not set to `inf`",
                 code=ErrorCode.FEATURE_NOT_FINITE,
             )
-
-    def _bin(self, max_bin: int, nthread: int) -> Binned:
-        group = training_group()
-        if group is None:
-            return super()._bin(max_bin, nthread)
-        return bin_matrix(group, self, max_bin, nthread)
 
     def _set_arguments(self, missing: float | None, silent: bool) -> None:
         self.missing = np.nan if missing is None else missing
@@ -197,6 +195,26 @@ class DMatrix(_DMatrix):
         pointers, values = super().get_quantile_cut()
         return pointers, values.astype(np.float32)
 
+    def _bin(self, max_bin: int, nthread: int) -> Binned:
+        group = training_group()
+        if group is not None:
+            return bin_matrix(group, self, max_bin, nthread)
+        if self.n_rows == 0:
+            no_rows = np.empty(0, np.intp)
+            return self.missing_row.binned(max_bin, nthread).take(no_rows)
+        return super()._bin(max_bin, nthread)
+
+    @cached_property
+    def missing_row(self) -> _DMatrix:
+        """A matrix of one row of missing values, which trains as one without rows."""
+        table = ArrayTable(
+            np.full((1, self.n_features), np.nan, np.float32),
+            names=self.table.names,
+            types=self.table.types,
+            categories=self.table.categories,
+        )
+        return _DMatrix.of_table(table, {})
+
     @with_xgboost_messages
     def slice(self, rindex: Any, allow_groups: bool = False) -> _DMatrix:
         """Return a new matrix of the given rows, in their order.
@@ -220,6 +238,7 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
     """
 
     __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+    _needs_columns = True
 
     @deprecate_positional_args
     @with_xgboost_messages
