@@ -6,12 +6,14 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.containers.dispatch import check_categorical
+from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DataSplitMode
 from hornbeam.data.dmatrix import DMatrix as _DMatrix
 from hornbeam.data.labels import FIELDS
@@ -20,6 +22,8 @@ from hornbeam.data.quantile_dmatrix import (
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.data.row_blocks import has_infinite
+from hornbeam.distributed.group import training_group
+from hornbeam.distributed.group_matrix import bin_external_part, bin_matrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import (
@@ -35,6 +39,7 @@ from hornbeam.xgboost.meta_info import MetaInfo
 
 if TYPE_CHECKING:
     from hornbeam.binning.bin_table import Binned
+    from hornbeam.binning.cuts import Cuts
     from hornbeam.data.table import Table
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
@@ -51,6 +56,8 @@ class DMatrix(_DMatrix):
 
     # In XGBoost `approx` also trains on batches with a cache.
     _sorts_with_cache = True
+    # In XGBoost training raises the error.
+    _needs_columns = False
     _kind_of_info = MetaInfo
 
     @deprecate_positional_args
@@ -188,6 +195,26 @@ class DMatrix(_DMatrix):
         pointers, values = super().get_quantile_cut()
         return pointers, values.astype(np.float32)
 
+    def _bin(self, max_bin: int, nthread: int) -> Binned:
+        group = training_group()
+        if group is not None:
+            return bin_matrix(group, self, max_bin, nthread)
+        if self.n_rows == 0:
+            no_rows = np.empty(0, np.intp)
+            return self.missing_row.binned(max_bin, nthread).take(no_rows)
+        return super()._bin(max_bin, nthread)
+
+    @cached_property
+    def missing_row(self) -> _DMatrix:
+        """A matrix of one row of missing values, which trains as one without rows."""
+        table = ArrayTable(
+            np.full((1, self.n_features), np.nan, np.float32),
+            names=self.table.names,
+            types=self.table.types,
+            categories=self.table.categories,
+        )
+        return _DMatrix.of_table(table, {})
+
     @with_xgboost_messages
     def slice(self, rindex: Any, allow_groups: bool = False) -> _DMatrix:
         """Return a new matrix of the given rows, in their order.
@@ -211,6 +238,7 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
     """
 
     __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+    _needs_columns = True
 
     @deprecate_positional_args
     @with_xgboost_messages
@@ -318,6 +346,11 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
             cache_host_ratio=cache_host_ratio,
         )
         self._set_arguments(missing, False)
+
+    def _bin_with_cuts(self, cuts: Cuts) -> Binned:
+        if training_group() is None:
+            return super()._bin_with_cuts(cuts)
+        return bin_external_part(self, cuts)
 
 
 def _has_categorical_types(

@@ -144,6 +144,50 @@ def test_predictions_accept_codes_that_training_rejects():
     assert_close(*both(run))
 
 
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_matrix, pd.DataFrame])
+def test_matrices_without_rows(kind):
+    def run(xgb):
+        seen = []
+        for made in (xgb.DMatrix, xgb.QuantileDMatrix):
+            data = made(kind(np.empty((0, 3))), np.empty(0))
+            rows = data.get_data()
+            sizes = data.num_row(), data.num_col(), data.num_nonmissing()
+            seen.append((*sizes, rows.shape, rows.dtype, rows.indptr.tolist()))
+            seen.append((data.get_label().shape, data.feature_names))
+        pointers, values = data.get_quantile_cut()
+        return *seen, pointers.tolist(), values.shape
+
+    mine, other = both(run)
+    assert mine == other
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 0), (1, 0)])
+def test_matrices_without_columns(shape):
+    def run(xgb):
+        seen = []
+        for kind in (np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csc_matrix):
+            data = xgb.DMatrix(kind(np.empty(shape)), np.empty(shape[0]))
+            rows = data.get_data()
+            sizes = data.num_row(), data.num_col(), data.num_nonmissing()
+            seen.append((*sizes, rows.shape, rows.indptr.tolist()))
+            seen.append(data.slice([]).num_row())
+            with pytest.raises(ValueError, match="0 feature is supplied"):
+                xgb.train({}, data, 1)
+            with pytest.raises(ValueError, match=r"at least (1|one) column"):
+                xgb.QuantileDMatrix(kind(np.empty(shape)))
+        return seen
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_labels_of_a_row_without_columns():
+    def run(xgb):
+        return xgb.DMatrix(np.array([[]]), label=np.arange(4.0)[::2]).get_label()
+
+    assert_close(*both(run))
+
+
 def test_labels_may_be_numeric_strings():
     text = pd.Series([f"{value:.0f}" for value in Y], dtype="str")
     for labels in (text, text.astype("category")):
