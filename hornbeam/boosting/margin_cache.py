@@ -203,16 +203,21 @@ class TrainingMargins(CachedMargins):
         self.cuts, self.targets = features.cuts, targets
         self._fields, self.row_weights = data.info.fields(), data.row_weights
         self._params, self._made_with = parameters, _backend_parameters(parameters)
-        self.backend = create_backend(
-            parameters.device,
+        self.backend = self._create_backend(features, np.ascontiguousarray(margins.T))
+
+    def _create_backend(self, features: PreparedFeatures, margins: Margins) -> Backend:
+        """Return the backend of the rows, with these margins, (outputs, rows)."""
+        p = self._learner.params
+        return create_backend(
+            p.device,
             features.bins,
-            np.empty((1, 0)) if targets is None else targets,
-            data.row_weights,
-            np.ascontiguousarray(margins.T),
-            threads=parameters.nthread,
-            max_histograms=parameters.max_cached_hist_node,
-            cached_share=parameters.cached_share(),
-            multi_output_columns=parameters.multi_output_columns(margins.shape[1]),
+            np.empty((1, 0)) if self.targets is None else self.targets,
+            self.row_weights,
+            margins,
+            threads=p.nthread,
+            max_histograms=p.max_cached_hist_node,
+            cached_share=p.cached_share(),
+            multi_output_columns=p.multi_output_columns(len(margins)),
         )
 
     def matches(self, data: DMatrix, by_row: bool) -> bool:

@@ -104,6 +104,8 @@ class DMatrix(MetaInfoAccessors):
     _kind_of_info: type[MetaInfo] = MetaInfo
     #: Whether sorted columns may be kept in memory if bins are in external memory.
     _sorts_with_cache = False
+    #: Whether features without columns are an error.
+    _needs_columns = True
 
     def __init__(
         self,
@@ -159,6 +161,7 @@ class DMatrix(MetaInfoAccessors):
             types=feature_types,
             enable_categorical=enable_categorical,
             content=options is not None,
+            needs_columns=self._needs_columns,
         )
         self._fill(table, nthread, sketch, options)
         self.info.set(fields)
@@ -212,6 +215,11 @@ class DMatrix(MetaInfoAccessors):
         if weights is None or self._order is None:
             return weights
         return weights[self._order]
+
+    @property
+    def cache_options(self) -> CacheOptions | None:
+        """Options of bins in external memory; None: they are in memory."""
+        return self._cache_options
 
     def like(self, expected: Schema, unseen: str = "error") -> DMatrix:
         """Return this matrix with the columns and category codes that a model expects.

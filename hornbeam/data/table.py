@@ -69,12 +69,6 @@ class Table(ABC):
         dtype: np.dtype[Any],
         categories: Categories = NO_CATEGORIES,
     ) -> None:
-        if n_features == 0:
-            raise DataError(
-                f"the features have no columns (shape ({n_rows}, 0)); "
-                "pass at least one column",
-                code=ErrorCode.EMPTY_DATA,
-            )
         self.n_rows = n_rows
         self.n_features = n_features
         self.names = check_names(names, n_features)
@@ -293,7 +287,7 @@ class ContentChecksum:
     def add(self, table: Table) -> None:
         """Add the next rows."""
         if table.has_rows:
-            step = max(1, _BLOCK_VALUES // table.n_features)
+            step = _BLOCK_VALUES // max(1, table.n_features) or 1
             for start in range(0, table.n_rows, step):
                 rows = table.rows(start, min(start + step, table.n_rows))
                 self._rows = zlib.crc32(rows.data, self._rows)

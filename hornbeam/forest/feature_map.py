@@ -11,6 +11,7 @@ import numpy as np
 
 from hornbeam.data.schema import FEATURE_TYPES, listed
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.files import naming
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 
@@ -63,7 +64,8 @@ class FeatureMap:
             return cls(names, types)
         source = f"the feature map {os.fspath(fmap)!r}"
         try:
-            lines = Path(fmap).read_text(encoding="utf-8").splitlines()
+            with naming(fmap):
+                lines = Path(fmap).read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise ParameterError(
                 f"{source} is not UTF-8 at byte {error.start}; convert it to UTF-8",

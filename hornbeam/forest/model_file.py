@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
-from hornbeam.files import replace_file
+from hornbeam.files import naming, replace_file
 from hornbeam.forest import json_text, ubjson
 from hornbeam.forest.json_model import read_document, write_document
 from hornbeam.forest.model import Model
@@ -190,7 +190,8 @@ def load(path: str | os.PathLike[str]) -> Model:
     ModelFileError
         If the file is not a valid model file; see `decode`.
     """
-    data = Path(path).read_bytes()
+    with naming(path):
+        data = Path(path).read_bytes()
     try:
         return decode(data)
     except ModelFileError as error:

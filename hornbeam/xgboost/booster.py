@@ -19,17 +19,25 @@ from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names, check_types
-from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
-from hornbeam.files import replace_file
+from hornbeam.distributed.group import training_group
+from hornbeam.distributed.group_training import (
+    GroupEvaluator,
+    GroupMarginCache,
+    GroupTrainer,
+)
+from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
+from hornbeam.files import naming, replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
+from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.registry import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.booster_config import config_tree, iter_params, params_from_config
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import is_dataframe
 from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.dmatrix import DMatrix as _XGBoostDMatrix
 from hornbeam.xgboost.error_messages import with_xgboost_messages
 from hornbeam.xgboost.learner import XGBoostLearner, XGBoostPredictor
 from hornbeam.xgboost.objective import (
@@ -69,6 +77,7 @@ class Booster(_Booster):
         The initial model: a path, the bytes of a file, or another booster.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
     # Code written for XGBoost edits names and training parameters in files.
     _checksum: ClassVar[str] = "prediction_digest"
 
@@ -132,13 +141,27 @@ class Booster(_Booster):
             self._is_configured = False
 
     def _compose(self, parameters: Parameters) -> None:
-        learner = XGBoostLearner(parameters)
-        predictor = XGBoostPredictor(learner)
-        cache = MarginCache(learner, predictor)
-        self._learner: XGBoostLearner = learner
-        self._predictor = predictor
-        self._trainer = Trainer(learner, predictor, cache)
-        self._evaluator = Evaluator(learner, predictor, cache)
+        self._learner: XGBoostLearner = XGBoostLearner(parameters)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Train and evaluate with the group that this process is in, if any."""
+        learner, self._group = self._learner, training_group()
+        predictor = self._predictor = XGBoostPredictor(learner)
+        if self._group is None:
+            cache = MarginCache(learner, predictor)
+            self._trainer = Trainer(learner, predictor, cache)
+            self._evaluator = Evaluator(learner, predictor, cache)
+            return
+        cache = GroupMarginCache(learner, predictor, self._group)
+        self._trainer = GroupTrainer(learner, predictor, cache, self._group)
+        self._evaluator = GroupEvaluator(learner, predictor, cache, self._group)
+
+    def _follow_group(self) -> None:
+        """Start over with the matrices if this process has joined a group, or left."""
+        if self._group is not training_group():
+            self._connect()
+            self._trainer.configure()
 
     def _keep_default_metric(self) -> None:
         """Set `eval_metric` of a trained model to the default metric, if it is not set.
@@ -295,15 +318,35 @@ class Booster(_Booster):
         """
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
+        self._follow_group()
         self._ensure_configured_for(dtrain)
+        if dtrain.n_rows == 0 and self._group is None:
+            self._update_without_rows(dtrain, iteration)
+            return
         has_vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
         super().update(
             dtrain, iteration, gradient_function(fobj, iteration, has_vectors)
         )
         self._has_new_rounds = True
 
+    def _update_without_rows(self, dtrain: DMatrix, iteration: int) -> None:
+        """Add a round of data without rows, which has trees of one leaf of 0."""
+        is_first = self.model.n_rounds == 0
+        zeros = np.zeros((1, self.model.n_outputs))
+        missing_row = cast(_XGBoostDMatrix, dtrain).missing_row
+        super().boost(missing_row, iteration, grad=zeros, hess=zeros)
+        if is_first and self._learner.objective.link.name == "identity":
+            self._set_base_score(self._given.get("base_score", 0.0))
+        self._has_new_rounds = True
+
     def _ensure_configured_for(self, dtrain: DMatrix) -> None:
         """Configure the booster for the labels and features of the training data."""
+        if dtrain.n_features == 0:
+            raise DataError(
+                "0 feature is supplied.  Are you using raw Booster interface?\n"
+                "the training data has no columns; pass at least one",
+                code=ErrorCode.EMPTY_DATA,
+            )
         if dtrain.n_targets != self._n_labels:
             self._n_labels, self._is_configured = dtrain.n_targets, False
         self._ensure_configured()
@@ -350,7 +393,11 @@ class Booster(_Booster):
                 "objective should have a valid value.",
                 code=ErrorCode.MISSING_PARAMETER,
             )
+        self._follow_group()
         self._ensure_configured_for(dtrain)
+        if dtrain.n_rows == 0 and self._group is None:
+            self._update_without_rows(dtrain, iteration)
+            return
         grad, hess = reshape_gradients(grad, hess, dtrain.num_row())
         super().boost(dtrain, iteration, grad=grad, hess=hess)
         self._has_new_rounds = True
@@ -403,9 +450,15 @@ class Booster(_Booster):
 
         Values of a custom metric are rounded to six decimals, as in XGBoost.
         """
+        self._follow_group()
         self._ensure_configured()
         scores = []
         for data, name in evals:
+            if data.n_rows == 0 and self._group is None:
+                for metric in self.metrics:
+                    empty = 1.0 if isinstance(metric, RankingMetric) else 0.0
+                    scores.append((f"{name}-{metric.name}", empty))
+                continue
             found = super().measure(
                 [(data, name)], float32_metric(feval), output_margin
             )
@@ -555,13 +608,12 @@ class Booster(_Booster):
         if isinstance(fname, str | os.PathLike):
             path = Path(fname).expanduser()
             fname = path
-            if path.suffix.lower() not in _FORMATS:
-                fname = path.read_bytes()
-                guess = (
-                    "JSON (`json`)"
-                    if fname[1:2] in _JSON_SECOND_BYTES
-                    else "UBJSON (`ubj`)"
-                )
+            if path.suffix.lower() in _FORMATS:
+                _check_suffix(path)
+            else:
+                with naming(path):
+                    fname = path.read_bytes()
+                guess = "JSON (`json`)" if _is_json(fname) else "UBJSON (`ubj`)"
                 _warn(
                     f"Unknown file format: `{path.suffix[1:]}`. Using {guess} as a "
                     "guess."
@@ -746,6 +798,25 @@ class Booster(_Booster):
     @best_score.setter
     def best_score(self, score: float) -> None:
         self.set_attr(best_score=score)
+
+
+def _is_json(start: bytes) -> bool:
+    return start[1:2] in _JSON_SECOND_BYTES
+
+
+def _check_suffix(path: Path) -> None:
+    """Raise a `ModelFileError` if a model file is of the other format."""
+    if not path.is_file():
+        return
+    with naming(path), path.open("rb") as file:
+        start = file.read(2)
+    if start[:1] == b"{" and _is_json(start) != (path.suffix.lower() == ".json"):
+        expected = "L" if _is_json(start) else '"'
+        raise ModelFileError(
+            f'{path}: Expecting: "{expected}" after "{{": the file is '
+            f"{'JSON' if _is_json(start) else 'UBJSON'}; rename it",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        )
 
 
 def _warn(message: str) -> None:

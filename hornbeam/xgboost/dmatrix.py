@@ -6,22 +6,32 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.containers.dispatch import check_categorical
+from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DataSplitMode
 from hornbeam.data.dmatrix import DMatrix as _DMatrix
+from hornbeam.data.labels import FIELDS
 from hornbeam.data.quantile_dmatrix import (
     ExtMemQuantileDMatrix as _ExtMemQuantileDMatrix,
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.data.row_blocks import has_infinite
+from hornbeam.distributed.group import training_group
+from hornbeam.distributed.group_matrix import bin_external_part, bin_matrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
-from hornbeam.xgboost.compat import is_dataframe, numeric_labels, to_frame
+from hornbeam.xgboost.compat import (
+    is_dataframe,
+    numeric_labels,
+    to_frame,
+    to_known,
+)
 from hornbeam.xgboost.data import DataIter
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
@@ -29,6 +39,7 @@ from hornbeam.xgboost.meta_info import MetaInfo
 
 if TYPE_CHECKING:
     from hornbeam.binning.bin_table import Binned
+    from hornbeam.binning.cuts import Cuts
     from hornbeam.data.table import Table
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
@@ -41,8 +52,12 @@ class DMatrix(_DMatrix):
     `enable_categorical` is False by default. Getters return float32.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+
     # In XGBoost `approx` also trains on batches with a cache.
     _sorts_with_cache = True
+    # In XGBoost training raises the error.
+    _needs_columns = False
     _kind_of_info = MetaInfo
 
     @deprecate_positional_args
@@ -68,7 +83,7 @@ class DMatrix(_DMatrix):
         data_split_mode: DataSplitMode = DataSplitMode.ROW,
     ) -> None:
         super().__init__(
-            to_frame(data),
+            to_known(to_frame(data)),
             numeric_labels(label),
             weight=weight,
             base_margin=base_margin,
@@ -129,12 +144,20 @@ class DMatrix(_DMatrix):
 
     @with_xgboost_messages
     def set_uint_info(self, field: str, data: Any) -> None:
-        """Set the query groups by ``"group"`` (sizes), ``"qid"`` or ``"group_ptr"``."""
+        """Set the query groups by ``"group"`` (their sizes) or ``"qid"``."""
+        if field == "group_ptr":
+            raise DataError(
+                "the field 'group_ptr' can only be read; set 'group' or 'qid'",
+                code=ErrorCode.UNKNOWN_FIELD,
+                name=field,
+            )
         super().set_uint_info(field, data)
 
     @with_xgboost_messages
     def get_float_info(self, field: str) -> npt.NDArray[Any]:
-        """Return a float field as it was set, in float32."""
+        """Return a float field as it was set, in float32; or ``"group_ptr"``."""
+        if field == "group_ptr":
+            return super().get_uint_info(field)
         return super().get_float_info(field).astype(np.float32)
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
@@ -157,8 +180,13 @@ class DMatrix(_DMatrix):
         return super().get_data().astype(np.float32)
 
     @with_xgboost_messages
-    def get_uint_info(self, field: str) -> npt.NDArray[np.uint32]:
-        """Return ``"group_ptr"``: the first row of each group, and the row count."""
+    def get_uint_info(self, field: str) -> npt.NDArray[Any]:
+        """Return ``"group_ptr"``: the first row of each group, and the row count.
+
+        A float field is returned as by `get_float_info`.
+        """
+        if field in FIELDS:
+            return self.get_float_info(field)
         return super().get_uint_info(field)
 
     @with_xgboost_messages
@@ -166,6 +194,26 @@ class DMatrix(_DMatrix):
         """Return (pointers, values) of the cuts, with a lower bound for each column."""
         pointers, values = super().get_quantile_cut()
         return pointers, values.astype(np.float32)
+
+    def _bin(self, max_bin: int, nthread: int) -> Binned:
+        group = training_group()
+        if group is not None:
+            return bin_matrix(group, self, max_bin, nthread)
+        if self.n_rows == 0:
+            no_rows = np.empty(0, np.intp)
+            return self.missing_row.binned(max_bin, nthread).take(no_rows)
+        return super()._bin(max_bin, nthread)
+
+    @cached_property
+    def missing_row(self) -> _DMatrix:
+        """A matrix of one row of missing values, which trains as one without rows."""
+        table = ArrayTable(
+            np.full((1, self.n_features), np.nan, np.float32),
+            names=self.table.names,
+            types=self.table.types,
+            categories=self.table.categories,
+        )
+        return _DMatrix.of_table(table, {})
 
     @with_xgboost_messages
     def slice(self, rindex: Any, allow_groups: bool = False) -> _DMatrix:
@@ -188,6 +236,9 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
 
     The arguments are those of `hornbeam.QuantileDMatrix`.
     """
+
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+    _needs_columns = True
 
     @deprecate_positional_args
     @with_xgboost_messages
@@ -266,6 +317,8 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
     with the matrix.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+
     @deprecate_positional_args
     @with_xgboost_messages
     def __init__(
@@ -293,6 +346,11 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
             cache_host_ratio=cache_host_ratio,
         )
         self._set_arguments(missing, False)
+
+    def _bin_with_cuts(self, cuts: Cuts) -> Binned:
+        if training_group() is None:
+            return super()._bin_with_cuts(cuts)
+        return bin_external_part(self, cuts)
 
 
 def _has_categorical_types(

@@ -209,6 +209,17 @@ def test_the_suffix_of_a_model_file_may_be_in_capitals(tmp_path):
     assert ours.Booster(model_file=tmp_path / "model.JSON").num_boosted_rounds() == 3
 
 
+@pytest.mark.parametrize(("kind", "other"), [("json", "ubj"), ("ubj", "json")])
+def test_the_suffix_of_a_model_file_must_be_that_of_its_format(tmp_path, kind, other):
+    def run(xgb):
+        train(xgb).save_model(tmp_path / f"model.{kind}")
+        renamed = (tmp_path / f"model.{kind}").rename(tmp_path / f"model.{other}")
+        with pytest.raises(ValueError, match='Expecting: "'):
+            xgb.Booster(model_file=renamed)
+
+    both(run)
+
+
 @pytest.mark.parametrize("kind", ["feature_names", "feature_types"])
 def test_another_number_of_feature_names_is_an_error_when_they_are_used(kind):
     def run(xgb):

@@ -144,6 +144,50 @@ def test_predictions_accept_codes_that_training_rejects():
     assert_close(*both(run))
 
 
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_matrix, pd.DataFrame])
+def test_matrices_without_rows(kind):
+    def run(xgb):
+        seen = []
+        for made in (xgb.DMatrix, xgb.QuantileDMatrix):
+            data = made(kind(np.empty((0, 3))), np.empty(0))
+            rows = data.get_data()
+            sizes = data.num_row(), data.num_col(), data.num_nonmissing()
+            seen.append((*sizes, rows.shape, rows.dtype, rows.indptr.tolist()))
+            seen.append((data.get_label().shape, data.feature_names))
+        pointers, values = data.get_quantile_cut()
+        return *seen, pointers.tolist(), values.shape
+
+    mine, other = both(run)
+    assert mine == other
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 0), (1, 0)])
+def test_matrices_without_columns(shape):
+    def run(xgb):
+        seen = []
+        for kind in (np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csc_matrix):
+            data = xgb.DMatrix(kind(np.empty(shape)), np.empty(shape[0]))
+            rows = data.get_data()
+            sizes = data.num_row(), data.num_col(), data.num_nonmissing()
+            seen.append((*sizes, rows.shape, rows.indptr.tolist()))
+            seen.append(data.slice([]).num_row())
+            with pytest.raises(ValueError, match="0 feature is supplied"):
+                xgb.train({}, data, 1)
+            with pytest.raises(ValueError, match=r"at least (1|one) column"):
+                xgb.QuantileDMatrix(kind(np.empty(shape)))
+        return seen
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_labels_of_a_row_without_columns():
+    def run(xgb):
+        return xgb.DMatrix(np.array([[]]), label=np.arange(4.0)[::2]).get_label()
+
+    assert_close(*both(run))
+
+
 def test_labels_may_be_numeric_strings():
     text = pd.Series([f"{value:.0f}" for value in Y], dtype="str")
     for labels in (text, text.astype("category")):
@@ -252,6 +296,76 @@ def test_matrices_store_their_arguments(tmp_path):
 
     mine, other = both(run)
     assert mine == other
+
+
+class Rows:
+    """Rows by the sequence protocol alone, of no library."""
+
+    def __len__(self):
+        return 80
+
+    def __getitem__(self, row):
+        return X[row]
+
+
+class Nothing:
+    """No data at all."""
+
+
+@pytest.mark.parametrize(
+    "data", [Rows(), scipy.sparse.lil_matrix(np.nan_to_num(X))], ids=["rows", "lil"]
+)
+def test_data_of_unknown_types_is_converted_with_a_warning(data):
+    def run(xgb):
+        with pytest.warns(UserWarning, match="trying to convert it to csr_matrix"):
+            return xgb.DMatrix(data).get_data().toarray()
+
+    assert_close(*both(run))
+    for xgb in (ours, theirs):
+        with (
+            pytest.raises(TypeError, match="Not supported type for data"),
+            pytest.warns(UserWarning, match="Unknown data type"),
+        ):
+            xgb.DMatrix(Nothing())
+        with pytest.raises(TypeError):
+            xgb.QuantileDMatrix(Rows())
+
+
+def test_sparse_columns_of_pandas_give_a_warning():
+    frame = FRAME.fillna(0.0).astype(pd.SparseDtype(float, 0.0))
+
+    def run(xgb):
+        words = "Sparse arrays from pandas are converted into dense"
+        for kind in (xgb.DMatrix, xgb.QuantileDMatrix):
+            with pytest.warns(UserWarning, match=words):
+                data = kind(frame, Y)
+        booster = xgb.train({"max_depth": 2}, data, 2)
+        with pytest.warns(UserWarning, match=words):
+            return booster.inplace_predict(frame)
+
+    assert_close(*both(run))
+
+
+def test_saved_bytes_depend_on_the_values_alone(tmp_path):
+    entries = scipy.sparse.random(50, 30, 0.05, format="csr", random_state=0)
+    entries.data = np.round(entries.data * 9) + 1
+    single = X.astype(np.float32)
+
+    def run(xgb):
+        def saved(data, **options):
+            xgb.DMatrix(data, **options).save_binary(tmp_path / "saved")
+            return (tmp_path / "saved").read_bytes()
+
+        kinds = [entries.astype(kind) for kind in ("f8", "f4", "i4", "i1")]
+        same = {saved(kind) for kind in [*kinds, entries.tocsc()]}
+        same.add(saved(entries.toarray(), missing=0))
+        dense = {saved(single), saved(np.asfortranarray(single.astype(np.float64)))}
+        return len(same), len(dense)
+
+    assert both(run) == ((1, 1), (1, 1))
+    data = ours.DMatrix(X)  # Hornbeam trains on float64, and saves it
+    data.save_binary(tmp_path / "double")
+    np.testing.assert_array_equal(ours.DMatrix(tmp_path / "double").rows(0, 80), X)
 
 
 @pytest.mark.parametrize("text", ["?format=csv&label_column=0", "?format=libsvm"])
@@ -420,6 +534,35 @@ def test_group_weights_may_be_set_before_the_groups():
         data.slice([0, 1])
     data.set_weight(Y)
     assert ours.train({}, data, 1).num_boosted_rounds() == 1
+
+
+def test_fields_are_read_by_either_getter():
+    def run(xgb):
+        data = make(xgb, weight=Y)
+        with pytest.raises(ValueError, match="Unknown key:group_ptr"):
+            data.set_uint_info("group_ptr", [0, 30, 80])
+        data.set_uint_info("group", [30, 50])
+        return (
+            data.get_uint_info("label"),
+            data.get_uint_info("weight"),
+            data.get_uint_info("base_margin"),
+            data.get_float_info("group_ptr"),
+            data.get_uint_info("group_ptr"),
+        )
+
+    for mine, other in zip(*both(run), strict=True):
+        assert_close(mine, other)
+
+
+def test_sizes_of_groups_are_compared_with_the_rows_in_training():
+    def run(xgb):
+        data = xgb.DMatrix(X, np.round(Y))
+        data.set_uint_info("group", np.array([12, 34, 56], np.uint32)[::2])
+        with pytest.raises(ValueError, match="Invalid query group structure"):
+            xgb.train({"objective": "rank:ndcg"}, data, 1)
+        return data.get_uint_info("group_ptr")
+
+    assert_close(*both(run))
 
 
 def test_empty_arrays_remove_fields():

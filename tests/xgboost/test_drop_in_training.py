@@ -528,3 +528,70 @@ def test_callbacks_of_cv_get_the_boosters():
 
     mine, other = both(run)
     assert mine == other
+
+
+WITHOUT_ROWS = {
+    "hist": {},
+    "approx": {"tree_method": "approx"},
+    "exact": {"tree_method": "exact"},
+    "lossguide": {"grow_policy": "lossguide", "max_leaves": 4, "subsample": 0.5},
+    "forest": {"num_parallel_tree": 2, "colsample_bynode": 0.5, "reg_lambda": 0},
+    "dart": {"booster": "dart", "rate_drop": 0.5},
+    "shotgun": {"booster": "gblinear", "updater": "shotgun"},
+    "coord_descent": {"booster": "gblinear", "updater": "coord_descent"},
+    "base_score": {"base_score": 0.25},
+    "survival:aft": {"objective": "survival:aft"},
+    "ranking": {"objective": "rank:ndcg"},
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", WITHOUT_ROWS)
+def test_data_without_rows_trains_trees_of_one_leaf(case):
+    def run(xgb):
+        data = xgb.DMatrix(np.empty((0, 4)), np.empty(0))
+        if case == "survival:aft":
+            data.set_info(label_lower_bound=[], label_upper_bound=[])
+        result = {}
+        options = {"evals": [(data, "t")], "evals_result": result, "verbose_eval": 0}
+        booster = xgb.train(WITHOUT_ROWS[case], data, 2, **options)
+        told = [result, booster.num_boosted_rounds(), booster.get_dump()]
+        told.append(booster.predict(data).shape)
+        seen = [booster.predict(xgb.DMatrix(X))]
+        if "booster" not in WITHOUT_ROWS[case]:
+            assert booster.predict(data, pred_leaf=True).shape[0] == 0
+            seen.append(booster.predict(xgb.DMatrix(X), pred_leaf=True))
+        if not booster.attr("objective") and case not in ("survival:aft", "ranking"):
+            again = xgb.train(WITHOUT_ROWS[case], xgb.DMatrix(X, Y), 2)
+            more = xgb.train(WITHOUT_ROWS[case], data, 1, xgb_model=again)
+            assert more.num_boosted_rounds() == 3
+        return told, seen
+
+    (mine, values), (other, their_values) = both(run)
+    assert mine == other
+    for one, two in zip(values, their_values, strict=True):
+        assert_close(one, two)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_batches_without_rows(tmp_path):
+    def run(xgb, kind, prefix):
+        class Batches(xgb.DataIter):
+            def next(self, input_data):
+                for n_rows in self.left:
+                    input_data(data=X[:n_rows], label=Y[:n_rows])
+                    return True
+                return False
+
+            def reset(self):
+                self.left = iter(sizes)
+
+        data = getattr(xgb, kind)(Batches(cache_prefix=prefix))
+        return xgb.train({"max_depth": 2}, data, 2).predict(data)
+
+    for sizes in ([0], [0, 0], [0, 40, 0, 20]):
+        for kind in ("DMatrix", "QuantileDMatrix", "ExtMemQuantileDMatrix"):
+            folder = tmp_path / f"{kind}{sizes}"
+            prefix = None if kind == "QuantileDMatrix" else str(folder)
+            mine = run(ours, kind, prefix)
+            assert_close(mine, run(theirs, kind, prefix and f"{prefix}-theirs"))

@@ -69,6 +69,7 @@ def as_table(
     names: Sequence[str] | None = None,
     types: Sequence[str] | None = None,
     enable_categorical: bool = True,
+    needs_columns: bool = True,
 ) -> Table:
     """Return a table of the caller's data, which is held by reference, not copied.
 
@@ -88,6 +89,8 @@ def as_table(
         of numbers as category codes.
     enable_categorical
         Whether to accept categorical columns; otherwise they raise a `DataError`.
+    needs_columns
+        Whether to raise a `DataError` for a table without columns.
     """
     missing = check_missing(missing)
     table = None
@@ -96,6 +99,12 @@ def as_table(
     if table is None:
         table = _array_table(data, missing, names, types)
         check_categorical(table, enable_categorical)
+    if needs_columns and table.n_features == 0:
+        raise DataError(
+            f"the features have no columns (shape ({table.n_rows}, 0)); "
+            "pass at least one column",
+            code=ErrorCode.EMPTY_DATA,
+        )
     return table
 
 
