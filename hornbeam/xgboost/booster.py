@@ -354,6 +354,15 @@ class Booster(_Booster):
             self.model.feature_names = dtrain.feature_names or []
             self.model.feature_types = dtrain.feature_types or []
         self._learner.validate_features(dtrain.feature_names)
+        expected = self.model.num_feature if self.model.n_rounds else dtrain.n_features
+        if dtrain.n_features != expected:
+            raise DataError(
+                f"the training data has {dtrain.n_features} columns and the model "
+                f"{expected} features; continue with the columns it was trained on",
+                code=ErrorCode.FEATURE_SHAPE_MISMATCH,
+                expected=expected,
+                got=dtrain.n_features,
+            )
 
     @with_xgboost_messages
     def boost(
