@@ -219,6 +219,11 @@ class DMatrix(MetaInfoAccessors):
             return weights
         return weights[self._order]
 
+    @property
+    def cache_options(self) -> CacheOptions | None:
+        """Options of bins in external memory; None: they are in memory."""
+        return self._cache_options
+
     def like(self, expected: Schema, unseen: str = "error") -> DMatrix:
         """Return this matrix with the columns and category codes that a model expects.
 

@@ -24,6 +24,8 @@ from hornbeam.data.quantile_dmatrix import (
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.data.row_blocks import has_infinite
+from hornbeam.distributed.group import training_group
+from hornbeam.distributed.group_matrix import bin_external_part, bin_matrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import (
@@ -39,6 +41,7 @@ from hornbeam.xgboost.meta_info import MetaInfo
 
 if TYPE_CHECKING:
     from hornbeam.binning.bin_table import Binned
+    from hornbeam.binning.cuts import Cuts
     from hornbeam.data.opening import CacheOptions
     from hornbeam.data.table import Table
 
@@ -209,6 +212,9 @@ class DMatrix(_DMatrix):
         super()._fill(table, nthread, sketch, options)
 
     def _bin(self, max_bin: int, nthread: int) -> Binned:
+        group = training_group()
+        if group is not None:
+            return bin_matrix(group, self, max_bin, nthread)
         if self.n_rows == 0:
             no_rows = np.empty(0, np.intp)
             return self.missing_row.binned(max_bin, nthread).take(no_rows)
@@ -356,6 +362,11 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
             cache_host_ratio=cache_host_ratio,
         )
         self._set_arguments(missing, False)
+
+    def _bin_with_cuts(self, cuts: Cuts) -> Binned:
+        if training_group() is None:
+            return super()._bin_with_cuts(cuts)
+        return bin_external_part(self, cuts)
 
 
 def _has_categorical_types(
