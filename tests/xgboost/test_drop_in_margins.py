@@ -1,4 +1,4 @@
-"""Sums of leaf values in float32, in XGBoost's order: models that go on from margins."""
+"""Sums of leaf values in float32: models that go on from margins, and their scores."""
 
 from __future__ import annotations
 
@@ -108,7 +108,11 @@ def test_going_on_with_reduced_gradients():
 def test_the_quantile_metric_is_that_of_the_predictions(tree_method, levels):
     pinball = pytest.importorskip("sklearn.metrics").mean_pinball_loss
     objective = "reg:quantileerror" if isinstance(levels, list) else "reg:squarederror"
-    params = {"objective": objective, "quantile_alpha": levels, "eval_metric": "quantile"}
+    params = {
+        "objective": objective,
+        "quantile_alpha": levels,
+        "eval_metric": "quantile",
+    }
     label = Y[:, 1]
 
     def run(xgb):
