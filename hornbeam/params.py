@@ -514,6 +514,12 @@ class Parameters:
         choices=("error", "missing"),
         help="what to do with categories that were not in the training data",
     )
+    margin_type: str = parameter(
+        "float64",
+        choices=("float64", "float32"),
+        help="type of labels and of sums of leaf values during training; float32 as in "
+        "XGBoost",
+    )
     max_cached_hist_node: int | None = parameter(
         None, low=1, help="maximum number of nodes whose histograms are cached"
     )

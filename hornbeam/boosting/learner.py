@@ -227,7 +227,10 @@ class Learner:
         model = self.model
         if estimate is not None:
             model.base_score = estimate
-        model.double_scores = span is not None and needs_float64(*span)
+        is_single = self.params.margin_type == "float32"
+        model.double_scores = (
+            not is_single and span is not None and needs_float64(*span)
+        )
         if not model.double_scores:
             with np.errstate(over="ignore"):  # the gradients will overflow as well
                 rounded = model.base_score.astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from hornbeam.data.labels import as_base_margin
 from hornbeam.data.table import Table
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
+from hornbeam.forest.tree import Tree
 from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.team import Team, lease
 from hornbeam.objectives.base import Objective
@@ -50,10 +52,19 @@ class Predictor:
 
     Trees are laid out for prediction once and kept until `clear`, which has to be
     called when the model changes.
+
+    Attributes
+    ----------
+    scale_of
+        Returns the scale of margins with DART, from those before the first tree, and
+        from trees.
     """
+
+    scale_of: Callable[[Margins, Iterable[Tree]], MarginScale]
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
+        self.scale_of = MarginScale.of
         self._layouts: dict[tuple[Any, ...], Layout] = {}
         #: The margins of the base score, with the objective and score they belong to.
         self._known_base: tuple[Objective, Margins, Margins] | None = None
@@ -318,6 +329,14 @@ class Predictor:
     # Margins
 
     @property
+    def sum_type(self) -> Any:
+        """The type in which margins of training and evaluation data are summed."""
+        model = self._learner.model
+        has_scale = model.tree_weights is not None or model.linear is not None
+        single = self._learner.params.margin_type == "float32" and not has_scale
+        return np.float32 if single else np.float64
+
+    @property
     def _margin_type(self) -> Any:
         return np.float64 if self._learner.model.double_scores else np.float32
 
@@ -340,17 +359,19 @@ class Predictor:
     ) -> tuple[Margins, NDArray[np.float32], MarginScale | None]:
         """Return the margins of aligned `data` under all trees, (rows, outputs).
 
-        And the weights of the trees, and with DART the scale of the rounding.
+        They are of type `sum_type`. And the weights of the trees, and with DART the
+        scale of the rounding.
         """
         model, threads = self._learner.model, self._learner.params.nthread
         if model.linear is not None:
             with lease(threads) as team:
                 margins = self._linear_margins(team, data, data.base_margin, np.float64)
             return margins, model.weights, None
-        margins = self._start(data)
+        base = self.base_margins()
+        margins = start_margins(data.base_margin, base, data.n_rows, self.sum_type)
         scale, step = None, 0.0
         if model.tree_weights is not None:
-            scale = MarginScale.of(margins, model.trees)
+            scale = self.scale_of(margins, model.trees)
             margins, step = scale.rounded(margins), scale.step
         if model.trees:
             every = np.arange(len(model.trees))

@@ -173,6 +173,9 @@ class Objective(ABC):
                 "target; train a model for each",
                 code=ErrorCode.LABEL_TARGETS_MISMATCH,
             )
+        if self.parameters.margin_type == "float32":
+            with np.errstate(over="ignore"):  # the gradients will overflow as well
+                targets = targets.astype(np.float32).astype(np.float64)
         return targets
 
     def check_targets(self, targets: Floats) -> None:

@@ -19,6 +19,12 @@ from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names, check_types
+from hornbeam.distributed.group import training_group
+from hornbeam.distributed.group_training import (
+    GroupEvaluator,
+    GroupMarginCache,
+    GroupTrainer,
+)
 from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import naming, replace_file
 from hornbeam.forest.feature_map import FeatureMap
@@ -135,13 +141,27 @@ class Booster(_Booster):
             self._is_configured = False
 
     def _compose(self, parameters: Parameters) -> None:
-        learner = XGBoostLearner(parameters)
-        predictor = XGBoostPredictor(learner)
-        cache = MarginCache(learner, predictor)
-        self._learner: XGBoostLearner = learner
-        self._predictor = predictor
-        self._trainer = Trainer(learner, predictor, cache)
-        self._evaluator = Evaluator(learner, predictor, cache)
+        self._learner: XGBoostLearner = XGBoostLearner(parameters)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Train and evaluate with the group that this process is in, if any."""
+        learner, self._group = self._learner, training_group()
+        predictor = self._predictor = XGBoostPredictor(learner)
+        if self._group is None:
+            cache = MarginCache(learner, predictor)
+            self._trainer = Trainer(learner, predictor, cache)
+            self._evaluator = Evaluator(learner, predictor, cache)
+            return
+        cache = GroupMarginCache(learner, predictor, self._group)
+        self._trainer = GroupTrainer(learner, predictor, cache, self._group)
+        self._evaluator = GroupEvaluator(learner, predictor, cache, self._group)
+
+    def _follow_group(self) -> None:
+        """Start over with the matrices if this process has joined a group, or left."""
+        if self._group is not training_group():
+            self._connect()
+            self._trainer.configure()
 
     def _keep_default_metric(self) -> None:
         """Set `eval_metric` of a trained model to the default metric, if it is not set.
@@ -292,8 +312,9 @@ class Booster(_Booster):
         """
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
+        self._follow_group()
         self._ensure_configured_for(dtrain)
-        if dtrain.n_rows == 0:
+        if dtrain.n_rows == 0 and self._group is None:
             self._update_without_rows(dtrain, iteration)
             return
         has_vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
@@ -327,6 +348,15 @@ class Booster(_Booster):
             self.model.feature_names = dtrain.feature_names or []
             self.model.feature_types = dtrain.feature_types or []
         self._learner.validate_features(dtrain.feature_names)
+        expected = self.model.num_feature if self.model.n_rounds else dtrain.n_features
+        if dtrain.n_features != expected:
+            raise DataError(
+                f"the training data has {dtrain.n_features} columns and the model "
+                f"{expected} features; continue with the columns it was trained on",
+                code=ErrorCode.FEATURE_SHAPE_MISMATCH,
+                expected=expected,
+                got=dtrain.n_features,
+            )
 
     @with_xgboost_messages
     def boost(
@@ -366,8 +396,9 @@ class Booster(_Booster):
                 "objective should have a valid value.",
                 code=ErrorCode.MISSING_PARAMETER,
             )
+        self._follow_group()
         self._ensure_configured_for(dtrain)
-        if dtrain.n_rows == 0:
+        if dtrain.n_rows == 0 and self._group is None:
             self._update_without_rows(dtrain, iteration)
             return
         grad, hess = reshape_gradients(grad, hess, dtrain.num_row())
@@ -422,10 +453,11 @@ class Booster(_Booster):
 
         Values of a custom metric are rounded to six decimals, as in XGBoost.
         """
+        self._follow_group()
         self._ensure_configured()
         scores = []
         for data, name in evals:
-            if data.n_rows == 0:
+            if data.n_rows == 0 and self._group is None:
                 for metric in self.metrics:
                     empty = 1.0 if isinstance(metric, RankingMetric) else 0.0
                     scores.append((f"{name}-{metric.name}", empty))

@@ -156,6 +156,7 @@ _UPDATER_PARAMS = {
 _METRIC_PARAMS = {
     "mphe": "pseudo_huber_param",
     "quantile": "quantile_loss_param",
+    "expectile": "expectile_loss_param",
     "aft-nloglik": "aft_loss_param",
     "ndcg": "lambdarank_param",
     "map": "lambdarank_param",
@@ -361,8 +362,16 @@ def _read_params(learner: Any) -> dict[str, Any]:
         for name, value in iter_params(learner)
         if name not in _READ_ONLY and value != spelled(None)
     }
-    trees = learner["gradient_booster"]
-    trees = trees.get("gbtree", trees)
+    values.pop("rng_state", None)  # of XGBoost 3.4
+    booster = learner["gradient_booster"]
+    trees = booster.get("gbtree", booster)
+    if booster["name"] == "gbtree" and "dart_train_param" in booster:
+        # Of XGBoost 3.4, whose gbtree also drops trees.
+        dropout = booster["dart_train_param"]
+        if float(dropout["rate_drop"]) > 0.0 or dropout["one_drop"] == "1":
+            values["booster"] = "dart"
+        else:
+            values = {k: v for k, v in values.items() if k not in dropout}
     if not trees.get("specified_updater", True):
         values = {
             k: v for k, v in values.items() if k not in ("updater", "updater_seq")

@@ -53,6 +53,7 @@ __all__ = [
     "Booster",
     "BoosterParam",
     "Categories",
+    "CustomObj",
     "DMatrix",
     "DataIter",
     "DataSplitMode",
@@ -89,6 +90,9 @@ PlainObj: TypeAlias = Callable[
 ]
 #: A function of (predictions, matrix) that returns the metric's name and value.
 Metric: TypeAlias = Callable[[npt.NDArray[Any], DMatrix], tuple[str, float]]
+
+#: A custom objective of `train`.
+CustomObj: TypeAlias = PlainObj | Objective
 
 _deprecate_positional_args = deprecate_positional_args
 

@@ -129,6 +129,13 @@ _MESSAGES = {
     ErrorCode.UNKNOWN_EVAL_METRIC: "No metric named: {name}",
     ErrorCode.GRADIENT_SHAPE_MISMATCH: "The number of columns in gradient should be "
     "equal to the number of targets/classes in the model.",
+    # Groups of processes
+    ErrorCode.TRACKER_NOT_BOUND: "Failed to bind socket.",
+    ErrorCode.TRACKER_NOT_FOUND: "Failed to bootstrap the communication. Failed to "
+    "connect to the tracker.",
+    ErrorCode.GROUP_TOKEN_REFUSED: "Failed to bootstrap the communication.",
+    ErrorCode.TRACKER_TIMEOUT: "Timeout waiting for the tracker.",
+    ErrorCode.TRACKER_STOPPED: "Failed to accept connection.",
     # Models
     ErrorCode.FILE_NOT_FOUND: "Opening {path} failed: No such file or directory",
     ErrorCode.ITERATION_RANGE_OUT_OF_BOUNDS: "Out of range for tree layers.",

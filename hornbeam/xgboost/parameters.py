@@ -144,6 +144,7 @@ def _resolve_rest(values: dict[str, Any], given: Given) -> None:
     for name in _SAMPLING_RATES:
         if str(values.get(name)) in ("0", "0.0"):
             values[name] = _SMALLEST_RATE
+    values.setdefault("margin_type", "float32")
     for name in ("verbosity", "nthread"):
         values.setdefault(name, given.get(name, get_config()[name]))
 

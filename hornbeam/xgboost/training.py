@@ -14,7 +14,7 @@ from hornbeam.callbacks.base import EvalsLog
 from hornbeam.cross_validation import Fold, FoldModels, fold_rows, scores_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.errors import DataError, ErrorCode, require
+from hornbeam.errors import DataError, ErrorCode, ParameterError, require
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 from hornbeam.xgboost.booster import Booster
@@ -24,6 +24,7 @@ from hornbeam.xgboost.callback import (
     EvaluationMonitor,
     TrainingCallback,
 )
+from hornbeam.xgboost.collective import get_world_size
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
 
@@ -141,6 +142,11 @@ def cv(
     matrix with its own cuts. The folds are trained in parallel.
     """
     check_training_data(dtrain, None, DMatrix)
+    if get_world_size() > 1:
+        raise ParameterError(
+            "xgboost.cv function should not be used in distributed environment.",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        )
     if isinstance(dtrain, QuantileDMatrix):
         raise DataError(
             "`QuantileDMatrix` is not yet supported.",

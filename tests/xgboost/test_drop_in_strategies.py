@@ -180,6 +180,13 @@ def test_dumps_and_plots_of_both_kinds():
     booster = ours.train({"max_depth": 2}, data, 2, callbacks=[switching(ours)])
     texts = booster.get_dump(with_stats=True)
     assert [text.count("leaf=[") > 0 for text in texts] == [False] * 3 + [True]
-    with pytest.raises(ParameterError, match="do not fit into a data frame"):
-        booster.trees_to_dataframe()
+    table = booster.trees_to_dataframe()
+    leaves = table[table["Feature"] == "Leaf"]
+    assert leaves.groupby("Tree")["Target"].unique().map(sorted).tolist() == [
+        *([0], [1], [2]),
+        [0, 1, 2],
+    ]
+    assert (
+        table["Target"].isna().sum() == (len(leaves) - leaves["ID"].nunique()) / 2 - 1
+    )
     assert "a" in booster.get_fscore()

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.xgboost.core import Metric
+from hornbeam.xgboost.core import CustomObj, Metric
+from hornbeam.xgboost.objective import Objective
 
 __all__ = ["SklObjective", "adapt_objective", "ltr_metric_decorator", "split_metrics"]
 
@@ -26,16 +27,20 @@ class _WeightedObjective(Protocol):
 
 #: The objective of an estimator: a name, or a function.
 SklObjective: TypeAlias = (
-    str | _WeightedObjective | Callable[[Any, Any], tuple[Any, Any]] | None
+    str | Objective | _WeightedObjective | Callable[[Any, Any], tuple[Any, Any]] | None
 )
 
 
-def adapt_objective(function: Callable[..., Any]) -> Callable[..., Any]:
+def adapt_objective(function: Callable[..., Any]) -> CustomObj:
     """Return an objective of (labels, predictions) as one of (predictions, matrix).
+
+    An `Objective` is returned unchanged, as in XGBoost 3.4.
 
     The objective gets weights as ``sample_weight``, which it must accept if there are
     weights.
     """
+    if isinstance(function, Objective):
+        return function
     takes_weights = "sample_weight" in signature(function).parameters
 
     def gradients(predictions: npt.NDArray[Any], data: Any) -> Any:
