@@ -277,6 +277,26 @@ def test_get_data_and_cuts_are_float32():
         assert_close(one, two)
 
 
+@pytest.mark.parametrize("method", ["hist", "approx"])
+def test_cuts_after_training(method):
+    numbers = np.random.default_rng(0).normal(size=(300, 3))
+    kinds = pd.DataFrame(numbers).assign(k=pd.Categorical(np.arange(300) % 32))
+    batch = {"label": numbers[:, 0], "weight": np.arange(300.0) + 1}
+
+    def run(xgb):
+        sizes = []
+        for data in (numbers, kinds):
+            matrix = xgb.DMatrix(data, enable_categorical=True, **batch)
+            xgb.train({"tree_method": method, "max_bin": 16}, matrix, 2)
+            pointers, values = matrix.get_quantile_cut()
+            assert pointers.dtype == np.uint64 and pointers[-1] == values.size
+            sizes.append(np.diff(pointers).tolist())
+        return sizes
+
+    mine, other = both(run)
+    assert mine == other
+
+
 def test_matrices_store_their_arguments(tmp_path):
     def run(xgb):
         data = make(xgb, missing=0.5, silent=True)
@@ -414,7 +434,7 @@ def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     data = ours.ExtMemQuantileDMatrix(batches(ours), max_bin=32)
     (folder,) = Path(tmp_path).iterdir()
-    assert any(folder.rglob("*"))
+    assert folder.name.startswith("hornbeam-") and any(folder.rglob("*"))
     booster = ours.train({"max_bin": 32, "max_depth": 3}, data, 2)
     whole = ours.QuantileDMatrix(X, Y, max_bin=32)
     again = ours.train({"max_bin": 32, "max_depth": 3}, whole, 2)
@@ -422,6 +442,46 @@ def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     del data, booster
     gc.collect()
     assert list(Path(tmp_path).iterdir()) == []
+
+
+@pytest.mark.parametrize("method", ["hist", "approx"])
+@pytest.mark.parametrize("kind", ["DMatrix", "ExtMemQuantileDMatrix"])
+def test_matrices_share_a_cache_prefix(kind, method, tmp_path):
+    frames = [KINDS, pd.get_dummies(KINDS, dtype=float)]
+    frames[1].iloc[::3, 1] = np.nan
+
+    def run(xgb):
+        class Halves(xgb.DataIter):
+            def next(self, input_data):
+                for rows in self.left:
+                    part = self.frame.iloc[rows]
+                    input_data(data=part, label=Y[rows])
+                    return True
+                return False
+
+            def reset(self):
+                self.left = iter([slice(0, 40), slice(40, 80)])
+
+        made = []
+        for frame in frames:
+            source = Halves(cache_prefix=str(tmp_path / xgb.__name__ / "cache"))
+            source.frame = frame
+            made.append(getattr(xgb, kind)(source, enable_categorical=True))
+            xgb.train({"tree_method": method, "max_depth": 2}, made[-1], 1)
+        models = [
+            xgb.train({"tree_method": method, "max_depth": 2}, data, 2) for data in made
+        ]
+        return [model.predict(data) for model, data in zip(models, made, strict=True)]
+
+    if kind != "DMatrix" and method == "approx":
+        with pytest.raises(ValueError, match="Only the `hist`"):
+            run(ours)
+        return
+    (tmp_path / "xgboost").mkdir()
+    for mine, other in zip(*both(run), strict=True):
+        assert_close(mine, other)
+    gc.collect()
+    assert list((tmp_path / "hornbeam.xgboost").iterdir()) == []
 
 
 def test_batches_are_keyword_arguments_and_errors_are_raised():
