@@ -112,6 +112,36 @@ def test_categories_need_enable_categorical():
     assert mine == other
 
 
+@pytest.mark.parametrize("kind", ["DMatrix", "QuantileDMatrix"])
+def test_frames_of_the_same_data_give_the_same_bytes(kind):
+    words = np.array(["oak", "elm", "fir"])[np.arange(80) * 7 % 3]
+    frame = polars.DataFrame(
+        {
+            "single": X[:, 0].astype(np.float32),
+            "double": X[:, 2],
+            "gaps": polars.Series(X[:, 1]).fill_nan(None),
+            "whole": np.arange(80) % 9,
+            "yes": X[:, 3] > 0.5,
+            "seen": polars.Series(words, dtype=polars.Categorical),
+            "named": polars.Series(words, dtype=polars.Enum(["fir", "elm", "oak"])),
+        }
+    )
+
+    def run(xgb):
+        models, names = set(), []
+        for same in (frame, frame.to_pandas(), frame.to_arrow()):
+            data = getattr(xgb, kind)(same, Y, enable_categorical=True)
+            booster = xgb.train({"max_depth": 4, "max_cat_to_onehot": 1}, data, 3)
+            models.add(bytes(booster.save_raw("json")))
+            arrays = booster.get_categories(export_to_arrow=True).to_arrow()
+            names.append([None if a is None else a.to_pylist() for _, a in arrays])
+        return len(models), names
+
+    mine, other = both(run)
+    assert mine == other
+    assert mine[0] == 1
+
+
 def test_feature_types_declare_numbers_of_a_frame_as_category_codes():
     frame = pd.DataFrame(X.round() + 1, columns=NAMES)
 
