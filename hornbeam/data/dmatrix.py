@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hornbeam.binning.bin_table import Binned, bin_table
 from hornbeam.binning.external import ExternalMatrix
 from hornbeam.binning.external_build import build_external
+from hornbeam.binning.per_tree_bins import PerTreeCuts
 from hornbeam.binning.sorted_columns import ColumnBlocks, sort_columns
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
@@ -200,6 +201,8 @@ class DMatrix(MetaInfoAccessors):
         # By max_bin: the weights that the cuts depend on, and the bins.
         self._binned: dict[int, tuple[Floats | None, Binned]] = {}
         self._sorted: ColumnBlocks | None = None
+        #: The cuts of the tree method ``approx``, if the matrix was trained with it.
+        self.tree_cuts: PerTreeCuts | None = None
 
     # For training and prediction
 
@@ -389,22 +392,27 @@ class DMatrix(MetaInfoAccessors):
         """Return (pointers, values): for each column a lower bound and its cuts.
 
         For a categorical column, the values are the codes of its categories. If the
-        matrix was binned several times, they are those of the first binning.
+        matrix was binned several times, they are those of the first binning; with the
+        tree method ``approx`` those of the last tree.
         """
-        if not self._binned:
+        if self._binned:
+            cuts = next(iter(self._binned.values()))[1].cuts
+        elif self.tree_cuts is not None:
+            cuts = self.tree_cuts.cuts
+        else:
             raise DataError(
                 "this DMatrix has no cuts before training; train with it, or make a "
                 "QuantileDMatrix",
                 code=ErrorCode.CUTS_MISSING,
             )
-        binned = next(iter(self._binned.values()))[1]
-        cuts = binned.cuts
+        is_categorical = np.zeros(self.n_features, np.bool_)
+        is_categorical[categorical(self.table.types)] = True
         values = np.insert(cuts.values, cuts.pointers[:-1], cuts.minimums)
         counts = cuts.n_bins + 1
         # The last cut of a categorical column is the number of codes, not a code.
-        ends = np.cumsum(counts)[binned.is_categorical] - 1
+        ends = np.cumsum(counts)[is_categorical] - 1
         values = np.delete(values, ends)
-        pointers = np.concatenate([[0], np.cumsum(counts - binned.is_categorical)])
+        pointers = np.concatenate([[0], np.cumsum(counts - is_categorical)])
         return pointers.astype(np.uint64), values.astype(self.dtype)
 
     def slice(self, rindex: Any, allow_groups: bool = False) -> DMatrix:

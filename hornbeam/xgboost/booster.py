@@ -279,13 +279,7 @@ class Booster(_Booster):
 
     def load_config(self, config: str) -> None:
         """Set the parameters of a configuration from `save_config`."""
-        tree = json.loads(config)
-        if "learner" not in tree:
-            raise ParameterError(
-                "the configuration has no 'learner'; pass the result of save_config",
-                code=ErrorCode.INVALID_CONFIGURATION,
-            )
-        self._given.update(params_from_config(tree))
+        self._given.update(params_from_config(config))
         self._is_configured = False
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
@@ -354,6 +348,15 @@ class Booster(_Booster):
             self.model.feature_names = dtrain.feature_names or []
             self.model.feature_types = dtrain.feature_types or []
         self._learner.validate_features(dtrain.feature_names)
+        expected = self.model.num_feature if self.model.n_rounds else dtrain.n_features
+        if dtrain.n_features != expected:
+            raise DataError(
+                f"the training data has {dtrain.n_features} columns and the model "
+                f"{expected} features; continue with the columns it was trained on",
+                code=ErrorCode.FEATURE_SHAPE_MISMATCH,
+                expected=expected,
+                got=dtrain.n_features,
+            )
 
     @with_xgboost_messages
     def boost(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,6 +42,7 @@ from hornbeam.xgboost.meta_info import MetaInfo
 if TYPE_CHECKING:
     from hornbeam.binning.bin_table import Binned
     from hornbeam.binning.cuts import Cuts
+    from hornbeam.data.opening import CacheOptions
     from hornbeam.data.table import Table
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
@@ -195,6 +198,34 @@ class DMatrix(_DMatrix):
         pointers, values = super().get_quantile_cut()
         return pointers, values.astype(np.float32)
 
+    def _fill(
+        self,
+        table: Table,
+        nthread: int | None,
+        sketch: str,
+        options: CacheOptions | None = None,
+    ) -> None:
+        if options is not None:
+            # As in XGBoost, several matrices may have the same prefix.
+            prefix = os.fspath(cast(str, options.folders))
+            options = replace(options, folders=_own_folder(self, prefix))
+        super()._fill(table, nthread, sketch, options)
+
+    def _build_external(
+        self, options: CacheOptions, max_bin: int, nthread: int
+    ) -> Binned:
+        # As in XGBoost, a matrix of batches can be binned again: in another folder.
+        others = {m: kept for m, kept in self._binned.items() if m != max_bin}
+        if others:
+            folder = _own_folder(self, f"{options.folders}-{max_bin}")
+            options = replace(options, folders=folder)
+        for other in others:
+            del self._binned[other]
+        try:
+            return super()._build_external(options, max_bin, nthread)
+        finally:
+            self._binned = {**others, **self._binned}
+
     def _bin(self, max_bin: int, nthread: int) -> Binned:
         group = training_group()
         if group is not None:
@@ -312,9 +343,9 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
 ):
     """A matrix in external memory: bin indices of features in blocks on disk.
 
-    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`. The cache folder is
-    the `cache_prefix` of the `DataIter`; without one it is a temporary folder, removed
-    with the matrix.
+    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`. The cache is a folder
+    whose name begins with the `cache_prefix` of the `DataIter`; without one it is a
+    temporary folder. It is removed with the matrix.
     """
 
     __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
@@ -336,7 +367,7 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
         _ExtMemQuantileDMatrix.__init__(
             self,
             data,
-            cache=None if data.cache_prefix else _temporary_folder(self),
+            cache=None if data.cache_prefix else _default_prefix(),
             missing=missing,
             nthread=nthread,
             max_bin=max_bin,
@@ -371,8 +402,14 @@ def _check_enabled(data: Any, table: Table, enable_categorical: bool) -> None:
         check_categorical(table, enable_categorical)
 
 
-def _temporary_folder(owner: object) -> str:
-    """Return a new folder that is removed when `owner` is garbage-collected."""
-    folder = tempfile.mkdtemp()
+def _default_prefix() -> str:
+    return os.path.join(tempfile.gettempdir(), "hornbeam")
+
+
+def _own_folder(owner: object, prefix: str) -> str:
+    """Return a new folder ``prefix-...`` that is removed with its owner."""
+    parent = os.path.dirname(os.path.abspath(prefix))
+    os.makedirs(parent, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=f"{os.path.basename(prefix)}-", dir=parent)
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return folder

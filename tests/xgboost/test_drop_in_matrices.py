@@ -112,6 +112,36 @@ def test_categories_need_enable_categorical():
     assert mine == other
 
 
+@pytest.mark.parametrize("kind", ["DMatrix", "QuantileDMatrix"])
+def test_frames_of_the_same_data_give_the_same_bytes(kind):
+    words = np.array(["oak", "elm", "fir"])[np.arange(80) * 7 % 3]
+    frame = polars.DataFrame(
+        {
+            "single": X[:, 0].astype(np.float32),
+            "double": X[:, 2],
+            "gaps": polars.Series(X[:, 1]).fill_nan(None),
+            "whole": np.arange(80) % 9,
+            "yes": X[:, 3] > 0.5,
+            "seen": polars.Series(words, dtype=polars.Categorical),
+            "named": polars.Series(words, dtype=polars.Enum(["fir", "elm", "oak"])),
+        }
+    )
+
+    def run(xgb):
+        models, names = set(), []
+        for same in (frame, frame.to_pandas(), frame.to_arrow()):
+            data = getattr(xgb, kind)(same, Y, enable_categorical=True)
+            booster = xgb.train({"max_depth": 4, "max_cat_to_onehot": 1}, data, 3)
+            models.add(bytes(booster.save_raw("json")))
+            arrays = booster.get_categories(export_to_arrow=True).to_arrow()
+            names.append([None if a is None else a.to_pylist() for _, a in arrays])
+        return len(models), names
+
+    mine, other = both(run)
+    assert mine == other
+    assert mine[0] == 1
+
+
 def test_feature_types_declare_numbers_of_a_frame_as_category_codes():
     frame = pd.DataFrame(X.round() + 1, columns=NAMES)
 
@@ -277,6 +307,26 @@ def test_get_data_and_cuts_are_float32():
         assert_close(one, two)
 
 
+@pytest.mark.parametrize("method", ["hist", "approx"])
+def test_cuts_after_training(method):
+    numbers = np.random.default_rng(0).normal(size=(300, 3))
+    kinds = pd.DataFrame(numbers).assign(k=pd.Categorical(np.arange(300) % 32))
+    batch = {"label": numbers[:, 0], "weight": np.arange(300.0) + 1}
+
+    def run(xgb):
+        sizes = []
+        for data in (numbers, kinds):
+            matrix = xgb.DMatrix(data, enable_categorical=True, **batch)
+            xgb.train({"tree_method": method, "max_bin": 16}, matrix, 2)
+            pointers, values = matrix.get_quantile_cut()
+            assert pointers.dtype == np.uint64 and pointers[-1] == values.size
+            sizes.append(np.diff(pointers).tolist())
+        return sizes
+
+    mine, other = both(run)
+    assert mine == other
+
+
 def test_matrices_store_their_arguments(tmp_path):
     def run(xgb):
         data = make(xgb, missing=0.5, silent=True)
@@ -414,7 +464,7 @@ def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     data = ours.ExtMemQuantileDMatrix(batches(ours), max_bin=32)
     (folder,) = Path(tmp_path).iterdir()
-    assert any(folder.rglob("*"))
+    assert folder.name.startswith("hornbeam-") and any(folder.rglob("*"))
     booster = ours.train({"max_bin": 32, "max_depth": 3}, data, 2)
     whole = ours.QuantileDMatrix(X, Y, max_bin=32)
     again = ours.train({"max_bin": 32, "max_depth": 3}, whole, 2)
@@ -422,6 +472,70 @@ def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     del data, booster
     gc.collect()
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_batches_with_a_cache_are_binned_again(tmp_path):
+    def run(xgb):
+        prefix = str(tmp_path / xgb.__name__)
+        data = xgb.DMatrix(batches(xgb, prefix))
+        models = []
+        for max_bin, weights in ((8, Y + 1), (4, Y + 1), (8, Y + 1), (4, Y + 2)):
+            data.set_weight(weights)
+            params = {"max_bin": max_bin, "max_depth": 2}
+            models.append(xgb.train(params, data, 2))
+        return data, models
+
+    data, models = run(ours)
+    for model, (max_bin, weights) in zip(
+        models, ((8, Y + 1), (4, Y + 1), (8, Y + 1), (4, Y + 2)), strict=True
+    ):
+        params = {"max_bin": max_bin, "max_depth": 2}
+        whole = ours.train(params, ours.DMatrix(X, Y, weight=weights), 2)
+        assert model.digest() == whole.digest()
+    run(theirs)
+    del data, models, model
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", ["hist", "approx"])
+@pytest.mark.parametrize("kind", ["DMatrix", "ExtMemQuantileDMatrix"])
+def test_matrices_share_a_cache_prefix(kind, method, tmp_path):
+    frames = [KINDS, pd.get_dummies(KINDS, dtype=float)]
+    frames[1].iloc[::3, 1] = np.nan
+
+    def run(xgb):
+        class Halves(xgb.DataIter):
+            def next(self, input_data):
+                for rows in self.left:
+                    part = self.frame.iloc[rows]
+                    input_data(data=part, label=Y[rows])
+                    return True
+                return False
+
+            def reset(self):
+                self.left = iter([slice(0, 40), slice(40, 80)])
+
+        made = []
+        for frame in frames:
+            source = Halves(cache_prefix=str(tmp_path / xgb.__name__ / "cache"))
+            source.frame = frame
+            made.append(getattr(xgb, kind)(source, enable_categorical=True))
+            xgb.train({"tree_method": method, "max_depth": 2}, made[-1], 1)
+        models = [
+            xgb.train({"tree_method": method, "max_depth": 2}, data, 2) for data in made
+        ]
+        return [model.predict(data) for model, data in zip(models, made, strict=True)]
+
+    if kind != "DMatrix" and method == "approx":
+        with pytest.raises(ValueError, match="Only the `hist`"):
+            run(ours)
+        return
+    (tmp_path / "xgboost").mkdir()
+    for mine, other in zip(*both(run), strict=True):
+        assert_close(mine, other)
+    gc.collect()
+    assert list((tmp_path / "hornbeam.xgboost").iterdir()) == []
 
 
 def test_batches_are_keyword_arguments_and_errors_are_raised():

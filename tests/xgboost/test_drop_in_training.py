@@ -382,6 +382,17 @@ def test_training_continues_from_any_kind_of_model(tmp_path):
     assert_close(*both(run))
 
 
+def test_training_does_not_continue_on_other_columns():
+    def run(xgb):
+        booster = train(xgb)
+        for columns in (X[:, :3], np.column_stack([X, X[:, 0]])):
+            data = xgb.DMatrix(columns, Y)
+            with pytest.raises(ValueError, match="Number of columns does not match"):
+                xgb.train({}, data, 1, xgb_model=booster)
+
+    both(run)
+
+
 def test_deprecated_positional_arguments():
     data = ours.DMatrix(X, Y)
     with pytest.warns(FutureWarning, match="Pass `evals` as keyword args"):
