@@ -474,6 +474,30 @@ def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     assert list(Path(tmp_path).iterdir()) == []
 
 
+def test_batches_with_a_cache_are_binned_again(tmp_path):
+    def run(xgb):
+        prefix = str(tmp_path / xgb.__name__)
+        data = xgb.DMatrix(batches(xgb, prefix))
+        models = []
+        for max_bin, weights in ((8, Y + 1), (4, Y + 1), (8, Y + 1), (4, Y + 2)):
+            data.set_weight(weights)
+            params = {"max_bin": max_bin, "max_depth": 2}
+            models.append(xgb.train(params, data, 2))
+        return data, models
+
+    data, models = run(ours)
+    for model, (max_bin, weights) in zip(
+        models, ((8, Y + 1), (4, Y + 1), (8, Y + 1), (4, Y + 2)), strict=True
+    ):
+        params = {"max_bin": max_bin, "max_depth": 2}
+        whole = ours.train(params, ours.DMatrix(X, Y, weight=weights), 2)
+        assert model.digest() == whole.digest()
+    run(theirs)
+    del data, models, model
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("method", ["hist", "approx"])
 @pytest.mark.parametrize("kind", ["DMatrix", "ExtMemQuantileDMatrix"])
 def test_matrices_share_a_cache_prefix(kind, method, tmp_path):
