@@ -26,7 +26,7 @@ from hornbeam.data.floats import check_missing
 from hornbeam.data.labels import FIELDS
 from hornbeam.data.row_blocks import as_csr, count_entries, row_blocks
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode, require
+from hornbeam.errors import DataError, ErrorCode, HornbeamError, require
 from hornbeam.files import naming, replace_file
 
 __all__ = ["is_saved", "load_table", "save_table"]
@@ -143,8 +143,13 @@ def load_table(
     try:
         with naming(path), open(path, "rb") as file:
             header, arrays = _read(file, Path(path).stat().st_size)
-            return _table(header, arrays, check_missing(missing), names, types)
-    except _DamagedError as error:
+        return _table(header, arrays, check_missing(missing), names, types)
+    except HornbeamError:
+        raise
+    except (
+        *(ArithmeticError, AttributeError, IndexError, KeyError),
+        *(RecursionError, TypeError, ValueError, _DamagedError),
+    ) as error:
         raise DataError(
             f"{os.fspath(path)} is not a sound DMatrix file: {error}; it was cut or "
             "damaged: restore it from a copy, or save the DMatrix again",
@@ -190,7 +195,10 @@ def _read(file: io.BufferedReader, size: int) -> tuple[dict[str, Any], dict[str,
         if "dense" in header:
             shape = header["n_rows"], header["n_features"]
             arrays["dense"] = _array(take, "dense", np.dtype(header["dense"]), shape)
-    except (ValueError, TypeError, KeyError) as error:
+    except (
+        *(ArithmeticError, AttributeError, IndexError, KeyError),
+        *(RecursionError, TypeError, ValueError),
+    ) as error:
         raise _DamagedError(f"its header is broken ({error})") from None
     if file.read() != sha.digest():
         raise _DamagedError("its checksum does not fit its content")
@@ -231,6 +239,7 @@ def _table(
         parts = [arrays[f"sparse.{part}"] for part in ("values", "columns", "pointers")]
         shape = header["n_rows"], header["n_features"]
         matrix = sparse.csr_matrix(tuple(parts), shape=shape)
+        matrix.check_format(full_check=True)  # kernels read by these indices
         table = SparseTable(matrix, missing, names, types)
         table.categories = categories
         table.retype(types)

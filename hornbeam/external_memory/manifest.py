@@ -146,7 +146,10 @@ def read_manifest(folders: Sequence[Path]) -> Manifest | None:
         ) from None
     try:
         return _parse(content, len(folders))
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+    except (
+        *(ArithmeticError, IndexError, KeyError),
+        *(RecursionError, TypeError, ValueError),
+    ) as error:
         raise DataError(
             f"{str(path)!r} is not a valid manifest of a cache ({error}); delete it, "
             "or pass another folder",

@@ -30,10 +30,10 @@ from hornbeam.forest.tree import (
     split_trees,
 )
 from hornbeam.forest.validation import (
-    MAX_OUTPUTS,
     category_limits,
     normalize_nodes,
 )
+from hornbeam.params import MAX_OUTPUTS
 
 __all__ = ["read_trees", "write_trees"]
 

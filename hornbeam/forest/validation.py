@@ -16,11 +16,10 @@ from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, roots_and_depths
 from hornbeam.objectives.registry import find, names
-from hornbeam.params import Parameters
+from hornbeam.params import MAX_OUTPUTS, Parameters
 
 __all__ = [
     "MAX_FEATURES",
-    "MAX_OUTPUTS",
     "UnsupportedModelError",
     "category_limits",
     "check_features",
@@ -31,8 +30,6 @@ __all__ = [
 
 # Deeper than any grown tree, and still fast to traverse for one row.
 MAX_DEPTH = 65_535
-# Arrays of this size are allocated before any tree is read.
-MAX_OUTPUTS = 1 << 20
 # Features are int32, and 2**31 - 1 marks a deleted node.
 MAX_FEATURES = (1 << 31) - 2
 

@@ -279,13 +279,7 @@ class Booster(_Booster):
 
     def load_config(self, config: str) -> None:
         """Set the parameters of a configuration from `save_config`."""
-        tree = json.loads(config)
-        if "learner" not in tree:
-            raise ParameterError(
-                "the configuration has no 'learner'; pass the result of save_config",
-                code=ErrorCode.INVALID_CONFIGURATION,
-            )
-        self._given.update(params_from_config(tree))
+        self._given.update(params_from_config(config))
         self._is_configured = False
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.config import spelled
 from hornbeam.objectives.registry import config_groups
 from hornbeam.params import Parameters
@@ -236,7 +237,13 @@ def _value_text(row: _Field, p: Parameters, given: Given) -> str:
         return value
     if row.default is None:
         return row.to_text(getattr(p, row.field or row.name))
-    return row.to_text(row.default if value is None else value)
+    try:
+        return row.to_text(row.default if value is None else value)
+    except ValueError:
+        raise ParameterError(
+            f"{row.name} is {value!r:.60}, which is not a number",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        ) from None
 
 
 def _gradient_booster(booster: Booster, given: Given) -> dict[str, Any]:
@@ -331,9 +338,25 @@ def iter_params(tree: Any) -> Iterator[tuple[str, str]]:
                 yield from iter_params(part)
 
 
-def params_from_config(tree: Any) -> dict[str, Any]:
-    """Return the parameters that, when set, give this configuration."""
-    learner = tree["learner"]
+def params_from_config(config: str) -> dict[str, Any]:
+    """Return the parameters that, when set, give this configuration.
+
+    Raises a `ParameterError` if it is not one that `save_config` returns.
+    """
+    try:
+        return _read_params(json.loads(config)["learner"])
+    except (
+        *(AttributeError, KeyError, RecursionError),
+        *(TypeError, ValueError),
+    ) as error:
+        raise ParameterError(
+            f"the configuration is not a result of save_config ({error!r:.200}); pass "
+            "one as it was returned",
+            code=ErrorCode.INVALID_CONFIGURATION,
+        ) from None
+
+
+def _read_params(learner: Any) -> dict[str, Any]:
     values: dict[str, Any] = {
         name: value
         for name, value in iter_params(learner)

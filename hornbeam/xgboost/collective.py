@@ -229,9 +229,7 @@ def allreduce(data: npt.NDArray[Any], op: Op) -> npt.NDArray[Any]:
     own, group = data.ravel().copy(), active_group()
     if group is None:
         return own
-    call = f"allreduce of {own.size} {own.dtype}, {op.name}"
-    reduced: npt.NDArray[Any] = group.combine(call, lambda: own, _UFUNCS[op])
-    return reduced
+    return group.reduce(f"allreduce {op.name}", own, _UFUNCS[op])
 
 
 def signal_error() -> None:

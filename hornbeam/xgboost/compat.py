@@ -113,9 +113,10 @@ def is_dataframe(data: Any) -> bool:
 
 
 def to_frame(data: Any) -> Any:
-    """Return a column of a data frame library as a frame; other data unchanged.
+    """Return a frame, or a column of a data frame library, as a frame.
 
-    Warns of sparse columns of pandas, as XGBoost does.
+    Other data is returned unchanged. Warns of sparse columns of pandas, as XGBoost
+    does.
     """
     if not is_dataframe(data):
         return data
@@ -124,7 +125,23 @@ def to_frame(data: Any) -> Any:
     of_pandas = type(frame).__module__.startswith("pandas")
     if of_pandas and any(type(d).__name__ == "SparseDtype" for d in frame.dtypes):
         _warn("Sparse arrays from pandas are converted into dense.")
+    if lazy_isinstance(frame, "polars.dataframe.frame", "DataFrame"):
+        return _in_order_of_rows(frame)
     return frame
+
+
+def _in_order_of_rows(frame: Any) -> Any:
+    """Return a polars frame whose categories are in the order of their first rows.
+
+    That is their order in XGBoost, and in pandas if the frame is converted.
+    """
+    enum = import_polars().Enum
+    columns = [
+        column.cast(enum(column.drop_nulls().unique(maintain_order=True).cast(str)))
+        for column in frame.get_columns()
+        if type(column.dtype).__name__ == "Categorical"
+    ]
+    return frame.with_columns(columns) if columns else frame
 
 
 def to_known(data: Any) -> Any:

@@ -211,6 +211,21 @@ class DMatrix(_DMatrix):
             options = replace(options, folders=_own_folder(self, prefix))
         super()._fill(table, nthread, sketch, options)
 
+    def _build_external(
+        self, options: CacheOptions, max_bin: int, nthread: int
+    ) -> Binned:
+        # As in XGBoost, a matrix of batches can be binned again: in another folder.
+        others = {m: kept for m, kept in self._binned.items() if m != max_bin}
+        if others:
+            folder = _own_folder(self, f"{options.folders}-{max_bin}")
+            options = replace(options, folders=folder)
+        for other in others:
+            del self._binned[other]
+        try:
+            return super()._build_external(options, max_bin, nthread)
+        finally:
+            self._binned = {**others, **self._binned}
+
     def _bin(self, max_bin: int, nthread: int) -> Binned:
         group = training_group()
         if group is not None:

@@ -172,8 +172,10 @@ def with_xgboost_messages(function: Callable[P, T]) -> Callable[P, T]:
         except OSError as error:
             if error.filename:
                 message = f"Opening {error.filename} failed: {error.strerror}"
-            else:  # raised by Hornbeam, with a message of its own
+            elif isinstance(error, FileNotFoundError):
                 message = f"No such file or directory\n{error}"
+            else:  # raised by Hornbeam, with a message of its own
+                message = str(error)
             raise FileError(message, code=ErrorCode.FILE_NOT_READABLE) from error
 
     return call

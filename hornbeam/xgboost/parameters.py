@@ -95,7 +95,9 @@ def hornbeam_params(
 
 
 def _resolve_shape(values: dict[str, Any], given: Given) -> None:
-    if int(given.get("num_class", 0)) > 1 and "objective" not in given:
+    num_class = given.get("num_class", 0)
+    several = _is_parsable("float", num_class) and float(num_class) > 1
+    if several and "objective" not in given:
         values["objective"] = "multi:softmax"
     if values.get("objective") == "count:poisson":
         values.setdefault("max_delta_step", given.get("max_delta_step", 0.7))
@@ -210,7 +212,7 @@ def _is_parsable(kind: str, value: Any) -> bool:
         number = float(str(value))
     except ValueError:
         return False
-    return kind != "int" or number == int(number)
+    return kind != "int" or number.is_integer()
 
 
 def unused_params(given: Iterable[str], known: Iterable[str]) -> list[str]:

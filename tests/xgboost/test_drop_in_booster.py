@@ -312,8 +312,12 @@ def test_load_config():
     booster.load_config(config)
     assert booster.save_config() == config
     assert json.loads(config)["version"] == [3, 2, 0]
-    with pytest.raises(ours.core.XGBoostError, match="has no 'learner'"):
+    with pytest.raises(ours.core.XGBoostError, match=r"KeyError\('learner'\)"):
         booster.load_config("{}")
+    for broken in ("", "[", "[1]", '{"learner": 3}', "[" * 100_000):
+        with pytest.raises(ours.core.XGBoostError, match="not a result of save_config"):
+            booster.load_config(broken)
+    assert booster.save_config() == config
 
 
 def test_attributes_of_the_object_are_copied():

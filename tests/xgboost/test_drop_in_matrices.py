@@ -112,6 +112,36 @@ def test_categories_need_enable_categorical():
     assert mine == other
 
 
+@pytest.mark.parametrize("kind", ["DMatrix", "QuantileDMatrix"])
+def test_frames_of_the_same_data_give_the_same_bytes(kind):
+    words = np.array(["oak", "elm", "fir"])[np.arange(80) * 7 % 3]
+    frame = polars.DataFrame(
+        {
+            "single": X[:, 0].astype(np.float32),
+            "double": X[:, 2],
+            "gaps": polars.Series(X[:, 1]).fill_nan(None),
+            "whole": np.arange(80) % 9,
+            "yes": X[:, 3] > 0.5,
+            "seen": polars.Series(words, dtype=polars.Categorical),
+            "named": polars.Series(words, dtype=polars.Enum(["fir", "elm", "oak"])),
+        }
+    )
+
+    def run(xgb):
+        models, names = set(), []
+        for same in (frame, frame.to_pandas(), frame.to_arrow()):
+            data = getattr(xgb, kind)(same, Y, enable_categorical=True)
+            booster = xgb.train({"max_depth": 4, "max_cat_to_onehot": 1}, data, 3)
+            models.add(bytes(booster.save_raw("json")))
+            arrays = booster.get_categories(export_to_arrow=True).to_arrow()
+            names.append([None if a is None else a.to_pylist() for _, a in arrays])
+        return len(models), names
+
+    mine, other = both(run)
+    assert mine == other
+    assert mine[0] == 1
+
+
 def test_feature_types_declare_numbers_of_a_frame_as_category_codes():
     frame = pd.DataFrame(X.round() + 1, columns=NAMES)
 
@@ -442,6 +472,30 @@ def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     del data, booster
     gc.collect()
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_batches_with_a_cache_are_binned_again(tmp_path):
+    def run(xgb):
+        prefix = str(tmp_path / xgb.__name__)
+        data = xgb.DMatrix(batches(xgb, prefix))
+        models = []
+        for max_bin, weights in ((8, Y + 1), (4, Y + 1), (8, Y + 1), (4, Y + 2)):
+            data.set_weight(weights)
+            params = {"max_bin": max_bin, "max_depth": 2}
+            models.append(xgb.train(params, data, 2))
+        return data, models
+
+    data, models = run(ours)
+    for model, (max_bin, weights) in zip(
+        models, ((8, Y + 1), (4, Y + 1), (8, Y + 1), (4, Y + 2)), strict=True
+    ):
+        params = {"max_bin": max_bin, "max_depth": 2}
+        whole = ours.train(params, ours.DMatrix(X, Y, weight=weights), 2)
+        assert model.digest() == whole.digest()
+    run(theirs)
+    del data, models, model
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("method", ["hist", "approx"])

@@ -97,6 +97,32 @@ def test_scores_of_each_round_are_those_of_its_predictions():
         assert score == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_absolute_error_of_vector_leaves_falls_in_each_round():
+    def run(xgb):
+        data, log = xgb.DMatrix(X, 100 * TARGETS), {}
+        params = {**VECTORS, "objective": "reg:absoluteerror"}
+        options = {"evals": [(data, "a")], "evals_result": log, "verbose_eval": False}
+        xgb.train(params, data, 16, **options)
+        return log["a"]["mae"]
+
+    mine, other = both(run)
+    assert (np.diff(mine) < 0).all() and (np.diff(other) < 0).all()
+
+
+@pytest.mark.parametrize("level", ["bytree", "bylevel", "bynode"])
+def test_vector_leaves_use_the_columns_that_are_drawn(level):
+    rows = np.random.default_rng(3).normal(size=(400, 12))
+    labels = rows @ np.random.default_rng(4).normal(size=(12, 3))
+    shares = np.repeat([1.0, 0.0], 6)  # the last six columns are never drawn
+
+    def run(xgb):
+        data = xgb.DMatrix(rows, labels, feature_weights=shares)
+        booster = xgb.train({**VECTORS, f"colsample_{level}": 0.4}, data, 8)
+        return sorted(booster.get_fscore())
+
+    assert both(run) == ([f"f{i}" for i in range(6)],) * 2
+
+
 @pytest.mark.parametrize("params", [{}, {"booster": "dart", "rate_drop": 0.5}], ids=str)
 def test_any_number_of_threads_gives_the_same_model(params):
     rng = np.random.default_rng(1)
