@@ -20,7 +20,7 @@ import hornbeam.explain.report
 from hornbeam import __version__
 from hornbeam.data.sources.batches import Place
 from hornbeam.errors import DataError, ErrorCode, ParameterError, require
-from hornbeam.files import open_special
+from hornbeam.files import naming, replacing
 from hornbeam.installation import describe
 from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
 
@@ -263,18 +263,9 @@ def predict(
         _write_csv(tables, sys.stdout.buffer)
         return
     write = _write_parquet if output.suffix == ".parquet" else _write_csv
-    special = open_special(output)
-    if special is not None:
-        with special as sink:
-            write(tables, sink)
-        return
     # An existing file is replaced only after all predictions are written.
-    part = output.with_name(f"{output.name}.part")
-    try:
-        write(tables, part)
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(output) as sink:
+        write(tables, sink)
 
 
 @app.command()
@@ -504,7 +495,8 @@ def _read_parameters(path: Path) -> dict[str, Any]:
             f"{str(path)!r} is neither key=value nor a .json or .toml file",
             code=ErrorCode.INVALID_CONFIGURATION,
         )
-    text = path.read_text()
+    with naming(path):
+        text = path.read_text()
     try:
         params = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except ValueError as error:

@@ -6,6 +6,8 @@ import importlib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from itertools import repeat
 from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -195,14 +197,21 @@ class FoldModels:
             fold.bst.set_param("nthread", nthread)
 
     def _map(self, function: Callable[[Fold], Any]) -> list[Any]:
-        """Return the results of a function for all folds, in their order."""
+        """Return the results of a function for all folds, in their order.
+
+        Other threads see the context variables of this one.
+        """
         if max(self._batch_sizes) == 1:
             return [function(fold) for fold in self.cvfolds]
         results: list[Any] = []
         with ThreadPoolExecutor(max(self._batch_sizes)) as pool:
             for size in self._batch_sizes:
                 folds = self.cvfolds[len(results) : len(results) + size]
-                results += (pool.map if size > 1 else map)(function, folds)
+                if size == 1:
+                    results += map(function, folds)
+                    continue
+                contexts = [copy_context() for _ in folds]
+                results += pool.map(Context.run, contexts, repeat(function), folds)
         return results
 
     def update(
@@ -404,9 +413,12 @@ def _stratification_labels(data: DMatrix) -> NDArray[np.float64]:
 
 
 def _custom_folds(data: DMatrix, folds: Any) -> list[tuple[Rows, Rows]]:
-    """Return the training rows and test rows of custom folds, each sorted."""
+    """Return the training rows and test rows of custom folds, in the order given.
+
+    Rows of data with groups are sorted, because those of a group must be adjacent.
+    """
+    sizes = data.get_group()
     if hasattr(folds, "split"):
-        sizes = data.get_group()
         groups = np.repeat(np.arange(len(sizes)), sizes) if len(sizes) else None
         folds = folds.split(np.empty((data.n_rows, 1)), data.labels, groups)
     if not isinstance(folds, Iterable):
@@ -425,7 +437,9 @@ def _custom_folds(data: DMatrix, folds: Any) -> list[tuple[Rows, Rows]]:
                 f"{' '.join(repr(pair).split())[:100]}",
                 code=ErrorCode.INVALID_FOLDS,
             ) from None
-        rows = np.sort(data.row_numbers(train)), np.sort(data.row_numbers(test))
+        rows = data.row_numbers(train), data.row_numbers(test)
+        if len(sizes):
+            rows = np.sort(rows[0]), np.sort(rows[1])
         for kind, indices in zip(("training", "test"), rows, strict=True):
             if len(indices) == 0:
                 raise ParameterError(

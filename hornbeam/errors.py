@@ -241,6 +241,12 @@ class ErrorCode(StrEnum):
     PARTITION_LOST = auto()
     PARTITION_SIZE_MISMATCH = auto()
     PARTITION_COLUMNS_MISMATCH = auto()
+    GROUP_FAILED = auto()
+    GROUP_TOKEN_REFUSED = auto()
+    TRACKER_NOT_BOUND = auto()
+    TRACKER_NOT_FOUND = auto()
+    TRACKER_STOPPED = auto()
+    TRACKER_TIMEOUT = auto()
 
     # Optional packages and programs
     MISSING_EXTRA = auto()
@@ -306,7 +312,7 @@ class NotTrainedError(HornbeamError):
 
 
 class ClusterError(HornbeamError):
-    """A Dask cluster has failed: its scheduler, all workers, or partitions are lost."""
+    """A cluster has failed: its scheduler, workers or processes, or partitions."""
 
     code = ErrorCode.CLUSTER_FAILURE
 

@@ -1,43 +1,47 @@
-"""Writing files: regular files are replaced atomically, other files are written to."""
+"""Writing files: regular files are replaced atomically, other files are written to.
+
+A regular file is written under a temporary name in its folder, then renamed. The
+process that writes it has locked it (flock), so that a later one recognises and removes
+the files of processes that were killed.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import io
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-__all__ = ["check_place", "open_special", "replace_file"]
+__all__ = [
+    "check_place",
+    "create_temporary",
+    "naming",
+    "remove_abandoned",
+    "replace_file",
+    "replacing",
+]
 
 #: Paths that stand for an open file descriptor of this process.
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _STANDARD_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
+_TEMPORARY_NAME = re.compile(r"\.hornbeam-[0-9a-f]{16}\.tmp")
 
-def open_special(path: str | os.PathLike[str]) -> BinaryIO | None:
-    """Return `path` opened for writing if it is a special file; None if it is not.
-
-    Special files are devices, FIFOs and the paths of open descriptors.
-    """
-    name = os.path.abspath(path)
-    found = _DESCRIPTOR.fullmatch(name)
-    descriptor = int(found[1]) if found else _STANDARD_STREAMS.get(name)
-    try:
-        if descriptor is not None:
-            # A duplicate shares the offset: output redirected to a regular file is
-            # appended to what the process has written there.
-            return open(os.dup(descriptor), "wb")
-        try:
-            mode = os.stat(path).st_mode
-        except OSError:
-            return None
-        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-            return None
-        return open(path, "wb")
-    except OSError as error:
-        raise _cannot_save(Path(path), error) from error
+#: How to correct an error of saving; a read-only folder has none of these.
+_ADVICE = {
+    errno.ENOSPC: "free some space, or choose a folder on a larger disk",
+    errno.EDQUOT: "free some space, or choose a folder on another disk",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EIO: "the disk may be failing; choose a folder on another one",
+    errno.EBUSY: "a mount point cannot be replaced; choose a file in a folder",
+    errno.EPIPE: "its reader has closed it",
+}
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
@@ -55,49 +59,156 @@ def check_place(path: str | os.PathLike[str]) -> None:
 def replace_file(
     path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview]
 ) -> None:
-    """Write `pieces` to the file `path`, replacing a regular file atomically.
-
-    Whatever fails on the way, a regular file has either its old content or all the
-    pieces. A symbolic link stays, and its target is replaced. A device, a FIFO or a
-    path of an open descriptor, such as ``/dev/stdout``, is written to in place: it
-    gets the pieces written before an error.
-    """
-    special = open_special(path)
-    if special is None:
-        _replace_regular(Path(os.path.realpath(path)), pieces)
-        return
-    with special as file:
+    """Write `pieces` to the file `path`, as `replacing` does."""
+    with replacing(path) as file:
         file.writelines(pieces)
 
 
-def _replace_regular(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    check_place(path)
-    temporary = path.with_name(f".hornbeam-{os.urandom(8).hex()}.tmp")
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open `path` for writing; a regular file is replaced atomically afterwards.
+
+    Whatever fails on the way, a regular file has either its old content or all that was
+    written. A symbolic link stays, and its target is replaced. A device, a FIFO or a
+    path of an open descriptor, such as ``/dev/stdout``, is written to in place: it gets
+    what was written before an error.
+
+    An error of writing is an OSError that names the file.
+    """
+    descriptor = _open_special(path)
+    if descriptor is not None:
+        with _output(descriptor, Path(path)) as file:
+            yield file
+        return
+    target = Path(os.path.realpath(path))
+    check_place(target)
+    with _saving(target):
+        descriptor, temporary = create_temporary(target.parent)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    except OSError as error:
-        raise _cannot_save(path, error) from error
-    try:
-        with open(descriptor, "wb") as file:
-            if path.exists():
-                os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
-            file.writelines(pieces)
+        with _output(descriptor, target) as file:
+            yield file
             file.flush()
-            os.fsync(descriptor)
-        os.replace(temporary, path)
+            with _saving(target):
+                with suppress(FileNotFoundError):
+                    os.fchmod(descriptor, stat.S_IMODE(os.stat(target).st_mode))
+                os.fsync(descriptor)
+                os.replace(temporary, target)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    with _saving(target):
+        _sync_folder(target.parent)
+
+
+def create_temporary(folder: Path) -> tuple[int, Path]:
+    """Create a locked file in a folder; return its descriptor and its path.
+
+    Temporary files of processes that have ended are removed first.
+    """
+    remove_abandoned(folder)
+    while True:
+        path = folder / f".hornbeam-{os.urandom(8).hex()}.tmp"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o666)
+        # Where files cannot be locked, nobody removes them either.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if path.exists():
+            return descriptor, path
+        os.close(descriptor)  # removed by another process before it was locked
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files that no process has locked."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not _TEMPORARY_NAME.fullmatch(entry.name):
+                continue
+            with suppress(OSError):
+                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+                descriptor = os.open(entry.path, flags)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(entry.path)
+                finally:
+                    os.close(descriptor)
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Add the name of the file to an OSError of reading it."""
     try:
-        # The new directory entry must survive a crash as well.
-        os.fsync(directory)
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
+def _open_special(path: str | os.PathLike[str]) -> int | None:
+    """Return a descriptor for writing to a special file; None if it is not one.
+
+    Special files are devices, FIFOs and the paths of open descriptors.
+    """
+    name = os.path.abspath(path)
+    found = _DESCRIPTOR.fullmatch(name)
+    descriptor = int(found[1]) if found else _STANDARD_STREAMS.get(name)
+    with _saving(Path(path)):
+        if descriptor is not None:
+            # A duplicate shares the offset: output redirected to a regular file is
+            # appended to what the process has written there.
+            return os.dup(descriptor)
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            return None
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            return None
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+
+class _Output(io.FileIO):
+    """A descriptor whose errors of writing name a file."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        super().__init__(descriptor, "wb")
+        self._path = path
+
+    def write(self, data: Any) -> int:
+        with _saving(self._path):
+            return super().write(data)
+
+
+def _output(descriptor: int, path: Path) -> BinaryIO:
+    return io.BufferedWriter(_Output(descriptor, path))
+
+
+@contextmanager
+def _saving(path: Path) -> Iterator[None]:
+    """Turn an OSError into one that names the file that could not be saved."""
+    try:
+        yield
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, "choose a folder that is writable")
+        named = type(error)(
+            f"cannot save {path.name!r} in {str(path.parent)!r}: {error.strerror}; "
+            f"{advice}"
+        )
+        named.errno = error.errno
+        raise named from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new entry of a folder survive a crash."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:  # files can be created there, and not listed
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot sync folders
+            raise
     finally:
-        os.close(directory)
-
-
-def _cannot_save(path: Path, error: OSError) -> OSError:
-    return type(error)(
-        f"cannot save {path.name!r} in {str(path.parent)!r}: {error.strerror}; "
-        "choose a folder that is writable"
-    )
+        os.close(descriptor)

@@ -38,7 +38,8 @@ def names_from(
     package
         Its ``__name__``; it must define ``__all__``.
     homes
-        The module of each lazily loaded name.
+        The module of each lazily loaded name; ``"module:attribute"`` if it has
+        another name there.
     modules
         Submodules of the package that are loaded lazily too.
     """
@@ -50,7 +51,8 @@ def names_from(
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
+        origin, _, attribute = home.partition(":")
+        value = getattr(importlib.import_module(origin), attribute or name)
         setattr(module, name, value)
         return value
 

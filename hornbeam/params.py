@@ -19,6 +19,7 @@ from hornbeam.errors import ErrorCode, ParameterError
 
 __all__ = [
     "ATTRIBUTE",
+    "MAX_OUTPUTS",
     "ParameterRow",
     "ParameterSource",
     "Parameters",
@@ -28,6 +29,10 @@ __all__ = [
 #: The model attribute in which the command line stores the training parameters, as
 #: JSON.
 ATTRIBUTE = "parameters"
+
+#: Most classes or targets: arrays of this size are allocated before any tree is grown
+#: or read.
+MAX_OUTPUTS = 1 << 20
 
 ParameterSource: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
@@ -159,10 +164,13 @@ class Parameters:
     )
     objective: str = parameter("reg:squarederror", help="the loss to minimise")
     num_class: int = parameter(
-        0, low=0, help="number of classes of the multi:* objectives"
+        0, low=0, high=MAX_OUTPUTS, help="number of classes of the multi:* objectives"
     )
     num_target: int = parameter(
-        1, low=1, help="number of columns of the label, counted if not given"
+        1,
+        low=1,
+        high=MAX_OUTPUTS,
+        help="number of columns of the label, counted if not given",
     )
     base_score: float | tuple[float, ...] | None = parameter(
         None,
@@ -505,6 +513,12 @@ class Parameters:
         "error",
         choices=("error", "missing"),
         help="what to do with categories that were not in the training data",
+    )
+    margin_type: str = parameter(
+        "float64",
+        choices=("float64", "float32"),
+        help="type of labels and of sums of leaf values during training; float32 as in "
+        "XGBoost",
     )
     max_cached_hist_node: int | None = parameter(
         None, low=1, help="maximum number of nodes whose histograms are cached"

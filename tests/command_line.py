@@ -1,4 +1,4 @@
-"""Runs the command line in separate processes."""
+"""Runs the command line, and functions, in separate processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from multiprocessing.forkserver import ensure_running
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -23,17 +25,23 @@ _PROCESSES.set_forkserver_preload(["command_preload"])
 def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
     """Run ``hornbeam`` with these arguments; return its exit code and its output."""
     words = [*map(str, arguments)]
-    # The process to fork from, which is started once, finds modules by PYTHONPATH only.
-    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
-        ensure_running()
     with TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("stdout", "stderr")]
-        process = _PROCESSES.Process(target=_run, args=(words, said, cwd))
-        process.start()
+        process = start_process(_run, words, said, cwd)
         process.join()
         return subprocess.CompletedProcess(
             words, process.exitcode, *(path.read_text() for path in said)
         )
+
+
+def start_process(function: Callable[..., None], *args: object) -> BaseProcess:
+    """Call a function of a module in another process; return the process."""
+    # The process to fork from, which is started once, finds modules by PYTHONPATH only.
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+        ensure_running()
+    process = _PROCESSES.Process(target=function, args=args)
+    process.start()
+    return process
 
 
 def _run(words: list[str], said: list[Path], cwd: Path | None) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hornbeam
-from hornbeam.files import replace_file
+from hornbeam.files import replace_file, replacing
 
 PIECES = [b"one ", memoryview(b"two")]
 TO_STDOUT = """
@@ -130,3 +134,84 @@ def test_a_socket_is_an_error_and_stays(tmp_path):
         with pytest.raises(OSError, match="cannot save 'socket'"):
             replace_file(path, PIECES)
     assert names(tmp_path) == ["socket"]
+
+
+def test_an_error_names_the_file_and_keeps_its_number(tmp_path):
+    with pytest.raises(
+        OSError, match="cannot save 'full' in '/dev': No space"
+    ) as caught:
+        replace_file("/dev/full", PIECES)
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_file_above_the_limit_is_an_error_and_stays(tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, hard))
+    try:
+        with pytest.raises(OSError, match=r"cannot save 'model'.*ulimit -f"):
+            replace_file(path, [bytes(2**17)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["model"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/sys/kernel"), reason="needs Linux")
+def test_a_read_only_folder_is_an_error():
+    with pytest.raises(OSError, match=r"cannot save 'model' in '/sys'.*is writable"):
+        replace_file("/sys/model", PIECES)
+
+
+def test_a_file_that_is_open_elsewhere_keeps_its_content_there(tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(b"old")
+    with path.open("rb") as file:
+        replace_file(path, PIECES)
+        assert file.read() == b"old"
+    assert path.read_bytes() == b"one two"
+
+
+def test_a_symbolic_link_to_another_file_system(tmp_path):
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no other file system")
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        target, link = Path(folder) / "target", tmp_path / "link"
+        target.write_bytes(b"old")
+        link.symlink_to(target)
+        replace_file(link, PIECES)
+        assert link.is_symlink()
+        assert target.read_bytes() == b"one two"
+        assert names(Path(folder)) == ["target"]
+
+
+def test_only_the_files_of_ended_processes_are_removed(tmp_path):
+    path, other = tmp_path / "model", tmp_path / ".hornbeam-0123456789abcdef.tmp"
+    other.write_bytes(b"of a killed process")
+    with replacing(path) as file:
+        file.write(b"one")
+        replace_file(tmp_path / "another", PIECES)
+        assert not other.exists()
+        file.write(b"two")
+    assert path.read_bytes() == b"onetwo"
+    assert names(tmp_path) == ["another", "model"]
+
+
+def test_the_permissions_of_a_file_stay(tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    replace_file(path, PIECES)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_reader_that_goes_is_an_error(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    thread = threading.Thread(target=lambda: fifo.open("rb").close())
+    thread.start()
+    with pytest.raises(BrokenPipeError, match="cannot save 'fifo'"):
+        replace_file(fifo, (bytes(2**16) for _ in range(100)))
+    thread.join()

@@ -16,7 +16,7 @@ LAYERS = [
     ["dask", "xgboost.dask"],
     ["sklearn", "xgboost", "forests", "cli", "explain.report", "__main__"],
     ["installation", "warm_up", "quality"],
-    ["training", "cross_validation", "callbacks", "explain", "cart"],
+    ["training", "cross_validation", "callbacks", "explain", "cart", "distributed"],
     ["boosting"],
     ["export"],
     ["growth", "objectives", "metrics", "forest"],

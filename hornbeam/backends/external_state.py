@@ -118,6 +118,8 @@ class ExternalState:
         self._on_disk = budget.on_disk
         self._kind = gradient_type(weights)
         shape = (self.n_outputs,)
+        self._single = margins.dtype == np.float32
+        margins = margins.astype(np.float64, copy=False)
         self._margins = self._arrays("margins", shape, margins.dtype, values=margins)
         self._gradients = self._arrays("gradients", shape, self._kind)
         self._hessians = self._arrays(
@@ -183,6 +185,7 @@ class ExternalState:
             gradients=gradients,
             hessians=hessians,
             scratch=self._scratch,
+            single=self._single,
         )
         if with_gradients and self._split is not None:
             state.set_split_gradients(*(own.read(block) for own in self._split))

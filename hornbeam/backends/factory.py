@@ -67,7 +67,8 @@ def create_backend(
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
     margins
-        (outputs, rows) float64: the initial margins; kept and updated in place.
+        (outputs, rows) float64: the initial margins; kept and updated in place. Of
+        float32, sums of margins are rounded to float32.
     threads
         Number of threads; 0 or less means all processors.
     max_histograms

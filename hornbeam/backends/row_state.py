@@ -179,7 +179,8 @@ class RowState:
     targets, weights
         (columns, rows) and (rows,) float64; weights may be None.
     margins
-        (outputs, rows) float64: the initial margins; kept and updated in place.
+        (outputs, rows): the initial margins; those of float64 are kept and updated in
+        place. Of float32, sums of margins are rounded to float32.
     team
         The threads that work.
     spans
@@ -191,6 +192,8 @@ class RowState:
     scratch
         One that is shared by all columns, and by other states that are used in turn;
         None: a new one for each column.
+    single
+        Whether sums of margins of float64, too, are rounded to float32.
 
     Attributes
     ----------
@@ -212,17 +215,20 @@ class RowState:
         self,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
-        margins: NDArray[np.float64],
+        margins: NDArray[Any],
         team: Team,
         spans: NDArray[np.int64] | None = None,
         *,
         gradients: NDArray[Any] | None = None,
         hessians: NDArray[Any] | None = None,
         scratch: RowScratch | None = None,
+        single: bool = False,
     ) -> None:
         self._team = team
         #: The last tree's leaf values may still have to be added to the margins.
-        self._rows = LossRows.of(margins, targets, weights)
+        single = single or margins.dtype == np.float32
+        margins = margins.astype(np.float64, copy=False)
+        self._rows = LossRows.of(margins, targets, weights, single)
         self._complete = self._rows
         self.n_outputs, self.n_rows = margins.shape
         self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
@@ -491,7 +497,9 @@ class RowState:
         self._complete_margins()
         if values.ndim == 2 or self.n_outputs == 1:
             values = np.ascontiguousarray(values.T).reshape(self.n_outputs, -1)
-            self._rows = LossRows(*self._complete[:3], self.leaf_of, values)
+            self._rows = self._complete._replace(
+                leaf_of=self.leaf_of, leaf_values=values
+            )
         else:
             self._add(self.leaf_of, values, self._rows.margins[output])
 
@@ -514,7 +522,9 @@ class RowState:
         values: NDArray[np.float32],
         margins: NDArray[np.float64],
     ) -> None:
-        run_rows(self._team, add_leaf_values, self.n_rows, leaf_of, values, margins)
+        single = self._complete.single
+        rows = leaf_of, values, margins, single
+        run_rows(self._team, add_leaf_values, self.n_rows, *rows)
 
 
 def _ranges(largest: NDArray[np.float64], least: Any) -> NDArray[np.float64]:

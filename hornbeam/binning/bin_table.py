@@ -131,11 +131,7 @@ def bin_with_cuts(table: Table, cuts: Cuts, n_threads: int = 1) -> Binned:
     """Return the bins of `table` with given cuts, such as those of training data."""
     max_bin = int(cuts.n_bins.max())
     if table.is_stream:
-        columns = [
-            ColumnCuts(cuts.of(feature), float(cuts.minimums[feature]), False)
-            for feature in range(table.n_features)
-        ]
-        return bin_batches(table, columns, max_bin, n_threads, own_cuts=False)
+        return bin_batches(table, cuts.columns(), max_bin, n_threads, own_cuts=False)
 
     def known(feature: int, values: npt.NDArray[Any], scratch: Bytes) -> ColumnCuts:
         has_missing = bool(np.isnan(values).any())

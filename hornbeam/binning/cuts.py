@@ -130,6 +130,13 @@ class Cuts:
         """Return the cuts of one feature."""
         return self.values[self.pointers[feature] : self.pointers[feature + 1]]
 
+    def columns(self) -> list[ColumnCuts]:
+        """Return the cuts of each feature, to bin other rows by."""
+        return [
+            ColumnCuts(self.of(feature), float(minimum), False)
+            for feature, minimum in enumerate(self.minimums)
+        ]
+
     def thresholds(self, splits: npt.NDArray[Any]) -> Float64s:
         """Return the threshold of each split: smaller values go left.
 

@@ -98,10 +98,7 @@ def build_external_with_cuts(
     """Return the bins of `table` in external memory, with the cuts of another one."""
     parts = cuts.pointers, cuts.values, cuts.minimums
     settings = {"cuts": [_checksum(part) for part in parts]}
-    columns = [
-        ColumnCuts(cuts.of(feature), float(cuts.minimums[feature]), False)
-        for feature in range(table.n_features)
-    ]
+    columns = cuts.columns()
     max_bin = int(cuts.n_bins.max())
     builder = _Builder(table, max_bin, options, n_threads, own_cuts=False)
     return builder.open(settings, lambda max_bytes: columns)

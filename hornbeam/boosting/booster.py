@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, TextIO
+from typing import Any, ClassVar, Self, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,8 @@ class Booster:
     _predictor: Predictor
     _trainer: Trainer
     _evaluator: Evaluator
+    #: The checksum of model files; see `hornbeam.forest.model_file.encode`.
+    _checksum: ClassVar[str] = "digest"
 
     def __init__(
         self,
@@ -845,11 +847,11 @@ class Booster:
 
         The file is written atomically: it is complete, or as it was before.
         """
-        save(self.model, fname)
+        save(self.model, fname, self._checksum)
 
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
         """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
-        return bytearray(encode(self.model, raw_format))
+        return bytearray(encode(self.model, raw_format, self._checksum))
 
     def load_model(self, fname: PathLike | bytes | bytearray) -> None:
         """Replace this model by that of a model file, or of its bytes."""

@@ -70,6 +70,7 @@ def _directions(given: Any, n_features: int, model: Model) -> NDArray[np.int8] |
                 f"{column_label(names, feature)}, whose values are categories and have "
                 "no order; make it 0, or the column a number",
                 code=ErrorCode.CATEGORICAL_UNSUPPORTED,
+                learner="`monotone_constraints`",
             )
     return directions.astype(np.int8) if directions.any() else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,18 +66,33 @@ class Evaluator:
                         else ErrorCode.META_INFO_MISSING,
                     )
             custom = margins if feval is None else margins.copy()
-            predictions = self._predictor.transform(margins)
-            with warnings.catch_warnings():
-                if self._learner.params.verbosity == 0:
-                    warnings.simplefilter("ignore")
-                for metric in metrics:
-                    value = metric.of(predictions, labelled.info)
-                    scores.append((f"{name}-{metric.name}", value))
+            values = self._values(data, self._predictor.transform(margins), labelled)
+            for metric, value in zip(metrics, values, strict=True):
+                scores.append((f"{name}-{metric.name}", value))
             if feval is not None:
                 result = feval(self._predictor.output(custom, output_margin), labelled)
-                for metric_name, value in metric_pairs(result):
+                for metric_name, value in self._custom_values(result):
                     scores.append((f"{name}-{metric_name}", value))
         return scores
+
+    def _values(
+        self, data: Any, predictions: NDArray[np.float64], labelled: Any
+    ) -> list[float]:
+        """Return the values of all metrics for the predictions of `data`."""
+        return self._values_of(predictions, labelled.info)
+
+    def _values_of(
+        self, predictions: NDArray[np.float64], info: MetaInfo
+    ) -> list[float]:
+        """Return the values of all metrics for the predictions of these rows."""
+        with warnings.catch_warnings():
+            if self._learner.params.verbosity == 0:
+                warnings.simplefilter("ignore")
+            return [metric.of(predictions, info) for metric in self._learner.metrics]
+
+    def _custom_values(self, result: Any) -> Iterable[tuple[str, float]]:
+        """Return the names and values in the result of a custom metric."""
+        return metric_pairs(result)
 
     def predictions(self, data: Any) -> NDArray[np.float64]:
         """Return predictions as metrics take them; see `Predictor.transform`."""

@@ -89,11 +89,7 @@ class Learner:
         ParameterError
             If they contradict each other or the model; nothing has changed then.
         """
-        objective: Objective = (
-            create_objective(parameters)
-            if loss is None
-            else CompiledObjective(parameters, loss)
-        )
+        objective = self.create_objective(parameters, loss)
         self.check(parameters, objective)
         metrics = self.create_metrics(parameters, objective)
         self.params, self.loss = parameters, loss
@@ -118,6 +114,26 @@ class Learner:
         """Raise a `ParameterError` if these cannot add rounds to the model."""
         check_parameters(parameters, objective)
         _check_model(self.model, parameters, objective)
+        if self.model.n_rounds > 0:
+            self.check_strategy(parameters, objective)
+
+    def check_strategy(self, parameters: Parameters, objective: Objective) -> None:
+        """Raise a `ParameterError` if trees would have leaves of another size."""
+        p, before = parameters, self.model.leaf_size
+        if (p.multi_output_columns(objective.n_outputs) > 0) != (before > 1):
+            raise ParameterError(
+                f"multi_strategy={p.multi_strategy!r} differs from the model's; leave "
+                "it out when you continue a model",
+                code=ErrorCode.MODEL_PARAMETER_MISMATCH,
+            )
+
+    def create_objective(
+        self, parameters: Parameters, loss: ScalarLoss | None
+    ) -> Objective:
+        """Return the objective: the custom one, or the one that the parameters name."""
+        if loss is None:
+            return create_objective(parameters)
+        return CompiledObjective(parameters, loss)
 
     def create_metrics(
         self, parameters: Parameters, objective: Objective
@@ -211,7 +227,10 @@ class Learner:
         model = self.model
         if estimate is not None:
             model.base_score = estimate
-        model.double_scores = span is not None and needs_float64(*span)
+        is_single = self.params.margin_type == "float32"
+        model.double_scores = (
+            not is_single and span is not None and needs_float64(*span)
+        )
         if not model.double_scores:
             with np.errstate(over="ignore"):  # the gradients will overflow as well
                 rounded = model.base_score.astype(np.float32)
@@ -306,12 +325,6 @@ def _check_model(model: Model, p: Parameters, objective: Objective) -> None:
         raise ParameterError(
             f"num_parallel_tree={p.num_parallel_tree} differs from the model's "
             f"{model.num_parallel_tree}; leave it out when you continue a model",
-            code=ErrorCode.MODEL_PARAMETER_MISMATCH,
-        )
-    if (p.multi_output_columns(outputs) > 0) != (model.leaf_size > 1):
-        raise ParameterError(
-            f"multi_strategy={p.multi_strategy!r} differs from the model's; leave it "
-            "out when you continue a model",
             code=ErrorCode.MODEL_PARAMETER_MISMATCH,
         )
     before = booster_of(model)

@@ -164,7 +164,7 @@ class EvaluationMargins(CachedMargins):
         super().__init__(learner, predictor, data, weights, scale)
 
     def margins(self) -> Margins:
-        return self._margins.copy()
+        return self._margins.astype(np.float64)
 
     def _replace(self, margins: Margins) -> None:
         self._margins = margins
@@ -203,16 +203,21 @@ class TrainingMargins(CachedMargins):
         self.cuts, self.targets = features.cuts, targets
         self._fields, self.row_weights = data.info.fields(), data.row_weights
         self._params, self._made_with = parameters, _backend_parameters(parameters)
-        self.backend = create_backend(
-            parameters.device,
+        self.backend = self._create_backend(features, np.ascontiguousarray(margins.T))
+
+    def _create_backend(self, features: PreparedFeatures, margins: Margins) -> Backend:
+        """Return the backend of the rows, with these margins, (outputs, rows)."""
+        p = self._learner.params
+        return create_backend(
+            p.device,
             features.bins,
-            np.empty((1, 0)) if targets is None else targets,
-            data.row_weights,
-            np.ascontiguousarray(margins.T),
-            threads=parameters.nthread,
-            max_histograms=parameters.max_cached_hist_node,
-            cached_share=parameters.cached_share(),
-            multi_output_columns=parameters.multi_output_columns(margins.shape[1]),
+            np.empty((1, 0)) if self.targets is None else self.targets,
+            self.row_weights,
+            margins,
+            threads=p.nthread,
+            max_histograms=p.max_cached_hist_node,
+            cached_share=p.cached_share(),
+            multi_output_columns=p.multi_output_columns(len(margins)),
         )
 
     def matches(self, data: DMatrix, by_row: bool) -> bool:
@@ -254,7 +259,7 @@ class TrainingMargins(CachedMargins):
         self.backend.set_margins(margins.T)
 
     def _add(self, team: Team, data: Rows, layout: Layout) -> None:
-        margins = self.margins()
+        margins = self.margins().astype(self._predictor.sum_type, copy=False)
         add_layout(team, data, layout, margins)
         self._replace(margins)
 
@@ -267,7 +272,8 @@ def _backend_parameters(p: Parameters) -> tuple[Any, ...]:
     histograms = p.max_cached_hist_node, p.cached_share()
     outputs = p.multi_strategy, p.sketch_outputs
     method = p.method(), p.sketch_scope
-    return (p.bins(), p.nthread, p.device, *method, *histograms, *outputs)
+    sums = p.margin_type, p.booster
+    return (p.bins(), p.nthread, p.device, *method, *histograms, *outputs, *sums)
 
 
 class MarginCache:

@@ -131,6 +131,7 @@ def check_linear_features(data: DMatrix) -> None:
             f"{data.table.label(feature)} is categorical, and booster='gblinear' takes "
             "numbers; give each category a column of zeros and ones",
             code=ErrorCode.CATEGORICAL_UNSUPPORTED,
+            learner="`gblinear`",
         )
 
 

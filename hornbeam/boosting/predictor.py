@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from hornbeam.data.labels import as_base_margin
 from hornbeam.data.table import Table
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
+from hornbeam.forest.tree import Tree
 from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.team import Team, lease
 from hornbeam.objectives.base import Objective
@@ -50,10 +52,19 @@ class Predictor:
 
     Trees are laid out for prediction once and kept until `clear`, which has to be
     called when the model changes.
+
+    Attributes
+    ----------
+    scale_of
+        Returns the scale of margins with DART, from those before the first tree, and
+        from trees.
     """
+
+    scale_of: Callable[[Margins, Iterable[Tree]], MarginScale]
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
+        self.scale_of = MarginScale.of
         self._layouts: dict[tuple[Any, ...], Layout] = {}
         #: The margins of the base score, with the objective and score they belong to.
         self._known_base: tuple[Objective, Margins, Margins] | None = None
@@ -139,7 +150,7 @@ class Predictor:
             if pred_leaf:
                 leaves = leaf_indices(team, data, layout)
                 return (
-                    self._shape_leaves(leaves)
+                    self._shape_leaves(leaves, begin)
                     if strict_shape
                     else squeeze_outputs(leaves)
                 )
@@ -281,12 +292,25 @@ class Predictor:
                 code=ErrorCode.CUSTOM_TRANSFORM_MISSING,
             )
 
-    def _shape_leaves(self, leaves: NDArray[Any]) -> NDArray[Any]:
-        """Return leaf indices as (rows, rounds, outputs, parallel trees)."""
+    def _shape_leaves(self, leaves: NDArray[Any], begin: int) -> NDArray[Any]:
+        """Return leaf indices as (rows, rounds, outputs, parallel trees).
+
+        `begin` is the first of the trees.
+        """
         model = self._learner.model
         parallel = model.num_parallel_tree
         outputs = 1 if model.leaf_size > 1 else model.n_outputs
         rows, trees = leaves.shape
+        sizes = {tree.leaf_size for tree in model.trees[begin : begin + trees]}
+        if len(sizes) > 1:
+            raise ParameterError(
+                "some of these rounds have a tree for each output, others one tree for "
+                "all, so their leaves have no common shape; leave strict_shape out, or "
+                "select rounds by iteration_range",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
+        if sizes:
+            outputs = 1 if max(sizes) > 1 else model.n_outputs
         return leaves.reshape(rows, trees // (outputs * parallel), outputs, parallel)
 
     def _is_plain(self, data: Any, missing: Any) -> bool:
@@ -303,6 +327,14 @@ class Predictor:
         )
 
     # Margins
+
+    @property
+    def sum_type(self) -> Any:
+        """The type in which margins of training and evaluation data are summed."""
+        model = self._learner.model
+        has_scale = model.tree_weights is not None or model.linear is not None
+        single = self._learner.params.margin_type == "float32" and not has_scale
+        return np.float32 if single else np.float64
 
     @property
     def _margin_type(self) -> Any:
@@ -327,17 +359,19 @@ class Predictor:
     ) -> tuple[Margins, NDArray[np.float32], MarginScale | None]:
         """Return the margins of aligned `data` under all trees, (rows, outputs).
 
-        And the weights of the trees, and with DART the scale of the rounding.
+        They are of type `sum_type`. And the weights of the trees, and with DART the
+        scale of the rounding.
         """
         model, threads = self._learner.model, self._learner.params.nthread
         if model.linear is not None:
             with lease(threads) as team:
                 margins = self._linear_margins(team, data, data.base_margin, np.float64)
             return margins, model.weights, None
-        margins = self._start(data)
+        base = self.base_margins()
+        margins = start_margins(data.base_margin, base, data.n_rows, self.sum_type)
         scale, step = None, 0.0
         if model.tree_weights is not None:
-            scale = MarginScale.of(margins, model.trees)
+            scale = self.scale_of(margins, model.trees)
             margins, step = scale.rounded(margins), scale.step
         if model.trees:
             every = np.arange(len(model.trees))

@@ -69,13 +69,14 @@ def prepare(data: DMatrix, parameters: Parameters) -> PreparedFeatures:
                 f"{tree_method_text(p)} splits between numbers; use "
                 "tree_method='hist', or give each category a column of zeros and ones",
                 code=ErrorCode.CATEGORICAL_UNSUPPORTED,
+                learner="Updater `grow_colmaker` or `exact` tree method",
             )
     _check_memory(data, p)
     columns = data.sorted_columns(p.nthread)
     if method == "exact" or is_local:
         ordered = columns.sorted_columns(p.bins() if is_local else 0)
         return PreparedFeatures(columns, ordered, columns.is_float32)
-    cuts = PerTreeCuts(columns, data.table, p.bins(), p.nthread)
+    cuts = data.tree_cuts = PerTreeCuts(columns, data.table, p.bins(), p.nthread)
     per_tree = PerTreeBins(cuts.make_bins, data.n_features, cuts.is_sparse)
     return PreparedFeatures(cuts, per_tree, columns.is_float32)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hornbeam.callbacks.base import CallbackContainer, EvalsLog, TrainingCallback
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.files import replace_file
+from hornbeam.files import naming, replace_file
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
@@ -152,7 +152,8 @@ class TrainingCheckPoint(TrainingCallback):
 
     def _resume_from(self, model: Booster, path: Path) -> None:
         assert self._container is not None
-        run = json.loads(path.with_suffix(".run").read_text())
+        with naming(path.with_suffix(".run")):
+            run = json.loads(path.with_suffix(".run").read_text())
         for what, before, now in _differences(run, self._given):
             raise ParameterError(
                 f"the checkpoint {str(path)!r} is of a training with {what}={before!r},"
@@ -160,7 +161,8 @@ class TrainingCheckPoint(TrainingCallback):
                 "another directory or name",
                 code=ErrorCode.MODEL_PARAMETER_MISMATCH,
             )
-        model.resume(pickle.loads(path.read_bytes()) if self._as_pickle else path)
+        with naming(path):
+            model.resume(pickle.loads(path.read_bytes()) if self._as_pickle else path)
         model.set_param(run["changed"])
         self._container.resume(model, run["epoch"], run)
 

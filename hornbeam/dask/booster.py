@@ -19,12 +19,16 @@ from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.trainer import Trainer
-from hornbeam.dask.binning import GlobalBins
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.dask.placed_matrices import ClusterMargins, ClusterTraining
-from hornbeam.dask.shard import LabelInfo
 from hornbeam.dask.training_rows import CustomObjective, MetaInfoView, ModelState
+from hornbeam.distributed.binning import GlobalBins
+from hornbeam.distributed.label_info import LabelInfo
+from hornbeam.distributed.parameter_checks import (
+    check_cluster_booster,
+    check_cluster_parameters,
+)
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
@@ -116,36 +120,7 @@ class ClusterLearner(Learner):
 
     def check(self, parameters: Parameters, objective: Objective) -> None:
         super().check(parameters, objective)
-        if parameters.process_type == "update":
-            raise ParameterError(
-                "process_type='update' is not implemented on a cluster; train with "
-                "hornbeam.train, in external memory if need be: ExtMemQuantileDMatrix",
-                code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
-            )
-        method = parameters.method()
-        if method == "exact" or parameters.sketch_scope == "local":
-            what = (
-                "sketch_scope='local'" if method == "approx" else "tree_method='exact'"
-            )
-            raise ParameterError(
-                f"{what} doesn't support distributed training: it needs all values of "
-                "a column in sorted order; use hornbeam.train, or tree_method='hist' "
-                "or 'approx' on a cluster",
-                code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
-            )
-        many = "multi_output_tree"
-        if method == "approx" and parameters.multi_strategy == many:
-            raise ParameterError(
-                f"multi_strategy={many!r} on a cluster requires tree_method='hist', "
-                "not 'approx'; use hornbeam.train, or leave one of them out",
-                code=ErrorCode.UNSUPPORTED_COMBINATION,
-            )
-        if parameters.leaf_solver != "newton":
-            raise ParameterError(
-                f"leaf_solver={parameters.leaf_solver!r} trains on one machine, not on "
-                "a cluster; use hornbeam.train, or leave leaf_solver out",
-                code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
-            )
+        check_cluster_parameters(parameters)
 
 
 class ClusterTrainer(Trainer):
@@ -217,12 +192,7 @@ class ClusterMarginCache(MarginCache):
     def training_data(self, data: Any, use_objective: bool) -> ClusterTraining:
         """Return the rows of `data` ready for another round of trees."""
         p, learner = self.params, self._learner
-        if p.booster == "gblinear":
-            raise ParameterError(
-                "booster='gblinear' does not train on a cluster; train it on one "
-                "machine with hornbeam.train",
-                code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
-            )
+        check_cluster_booster(p)
         training = self._training
         made_with = (
             p.bins(),
@@ -231,6 +201,7 @@ class ClusterMarginCache(MarginCache):
             p.booster,
             p.multi_strategy,
             p.sketch_outputs,
+            p.margin_type,
         )
         if training is not None:
             if training.matrix is data and self._made_with == made_with:
@@ -313,6 +284,7 @@ class ClusterMarginCache(MarginCache):
             self.objective if with_objective and self.objective.by_row else None,
             columns,
             step,
+            self._predictor.sum_type,
         )
 
     def layout_between(
@@ -330,10 +302,7 @@ class ClusterMarginCache(MarginCache):
         """Set base score and types of a model without trees by the training data."""
         if self.model.trees:
             return
-        span = None
-        if labels.least is not None and labels.most is not None:
-            span = labels.least, labels.most
-        self._learner.set_base_score(base_score, span)
+        self._learner.set_base_score(base_score, labels.span)
         self.model.exact_features = not bins.facts.is_float32
 
 

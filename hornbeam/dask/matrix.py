@@ -12,14 +12,12 @@ from dask.base import is_dask_collection
 from distributed import Client, Future
 
 from hornbeam.dask.client import check_workers, client_of, run_sync
-from hornbeam.dask.partition_schema import (
-    PartitionInfo,
-    check_fields,
-    describe,
-    merge_dtypes,
-    merge_schemas,
+from hornbeam.dask.partitions import (
+    Partition,
+    PartitionReader,
+    describe_partition,
+    partition,
 )
-from hornbeam.dask.partitions import Partition, PartitionReader, partition
 from hornbeam.dask.workers import Workers
 from hornbeam.data.categories import Categories
 from hornbeam.data.meta_info import MetaInfo
@@ -27,6 +25,12 @@ from hornbeam.data.meta_info_accessors import MetaInfoAccessors
 from hornbeam.data.opening import Folders, cache_options
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.first_pass import FieldCollector
+from hornbeam.distributed.partition_schema import (
+    PartitionInfo,
+    check_fields,
+    merge_dtypes,
+    merge_schemas,
+)
 from hornbeam.errors import DataError, ErrorCode, HornbeamError
 from hornbeam.params import Parameters
 
@@ -161,7 +165,7 @@ class DaskDMatrix(MetaInfoAccessors):
     ) -> None:
         check_workers(self.client, Workers(self.client).alive())
         self.parts: list[Future] = partition(self.client, data, fields)
-        found = self._map(describe, self.reader)
+        found = self._map(describe_partition, self.reader)
         self.facts: dict[int, PartitionInfo] = {
             i: info for i, info in enumerate(found) if info is not None
         }

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import numpy.typing as npt
 from distributed import get_worker
 
-from hornbeam.binning.bin_table import BinnedTable, bin_batches
-from hornbeam.binning.column_pass import ColumnPass
-from hornbeam.binning.cuts import ColumnCuts, integer_weights
-from hornbeam.binning.dense import DenseMatrix
-from hornbeam.binning.external import ExternalMatrix
-from hornbeam.binning.external_build import build_worker_external
-from hornbeam.binning.table_passes import SortedColumnCache, run_passes
-from hornbeam.dask.binning import BinInfo
-from hornbeam.dask.partition_schema import align_partition
 from hornbeam.dask.partitions import Partition, PartitionReader, PartitionTable
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.first_pass import FieldCollector
 from hornbeam.data.table import Table
+from hornbeam.distributed.binned_rows import BinnedRows
+from hornbeam.distributed.partition_schema import align_partition
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 __all__ = ["JoinedTable", "PartitionRows", "worker_threads"]
 
 Floats = npt.NDArray[np.float64]
 
-#: Bytes for sorted columns that are kept between the passes for cuts: enough for a
-#: million rows of 28 floats.
-_SORTED_BYTES = 128 << 20
 
-
-class PartitionRows:
+class PartitionRows(BinnedRows):
     """The rows of some partitions on their worker, with labels, weights and so on.
 
     Call `prepare` first. Training rows then take part in the passes for cuts, and are
@@ -52,28 +39,19 @@ class PartitionRows:
 
     Attributes
     ----------
-    table
-        The features; after `unify_bins` a table of the bins' representative values,
-        unless the features are kept.
     info
         Labels, weights and so on.
     spans
         (spans, 2) int64: for each run of consecutive rows the index of its first row
         here, and the index of that row among all rows.
-    binned
-        The bin indices, final after `unify_bins`.
     """
 
     def __init__(
         self, partitions: Sequence[Partition], reader: PartitionReader
     ) -> None:
+        super().__init__(reader.caching)
         self._partitions = sorted(partitions, key=lambda part: part.number)
         self._reader = reader
-        self._tables: list[Table] = []
-        self._sorted: SortedColumnCache | None = None
-        self.binned: DenseMatrix | ExternalMatrix | None = None
-        #: Weights of the cuts, (rows,), if they differ from the weights of the rows.
-        self._cut_weights: Floats | None = None
 
     def prepare(
         self,
@@ -93,7 +71,7 @@ class PartitionRows:
         unseen, of
             As for `align`.
         """
-        fields = FieldCollector()
+        fields, tables = FieldCollector(), []
         spans: list[tuple[int, int]] = []
         n_rows, previous_end = 0, -1
         for partition in self._partitions:
@@ -111,98 +89,27 @@ class PartitionRows:
                 continue
             numbered = PartitionTable(data.table, partition.number)
             aligned = align_partition(numbered, schema, unseen, of)
-            self._tables.append(PartitionTable(aligned, partition.number))
+            tables.append(PartitionTable(aligned, partition.number))
             fields.add(data.fields, found)
             if begin != previous_end:
                 spans.append((n_rows, begin))
             n_rows, previous_end = n_rows + found, end
-        if not self._tables:
+        if not tables:
             raise DataError(
                 "none of the partitions on this worker has rows",
                 code=ErrorCode.EMPTY_DATA,
             )
-        self.table: Table = JoinedTable(self._tables)
-        self.n_rows, self.n_features = n_rows, schema.n_features
-        self.dtype: np.dtype[Any] = self.table.dtype
+        self.set_table(JoinedTable(tables), tables)
         self.spans = np.array(spans, np.int64)
         self.info = MetaInfo(n_rows, schema.n_features)
         self.info.set(fields.whole(), whole=False)
         self._partitions = []
 
-    # Bins
+    def threads(self, n_threads: int) -> int:
+        return worker_threads(n_threads)
 
-    def column_passes(
-        self,
-        features: Sequence[int],
-        passes: list[ColumnPass],
-        largest_weight: float | None,
-        n_rows: int,
-        n_threads: int,
-    ) -> list[ColumnPass]:
-        """Return column passes that include the values of these rows.
-
-        Parameters
-        ----------
-        features, passes
-            The columns, and the pass of each.
-        largest_weight, n_rows
-            Of all rows on all workers.
-        n_threads
-            Threads that share the columns, 0 or less for those of the worker.
-        """
-        n_threads = worker_threads(n_threads)
-        own = self.row_weights if self._cut_weights is None else self._cut_weights
-        weights = integer_weights(own, largest_weight, n_rows)
-        if self._sorted is None:
-            # Rows whose bins go to disk may not fit in memory.
-            n_bytes = _SORTED_BYTES if self._reader.caching is None else 0
-            self._sorted = SortedColumnCache(self.table, weights, n_bytes)
-        done = self._sorted.run_passes(features, passes, n_threads)
-        if done == len(features):
-            return passes
-        begin = 0
-        for table in self._tables:
-            end = begin + table.n_rows
-            part = None if weights is None else weights[begin:end]
-            run_passes(table, features[done:], passes[done:], part, n_threads)
-            begin = end
-        return passes
-
-    def bin(self, columns: list[ColumnCuts], max_bin: int, n_threads: int) -> BinInfo:
-        """Bin the rows by the global cuts; return the properties of the bins."""
-        n_threads = worker_threads(n_threads)
-        self._sorted = None
-        binned: DenseMatrix | ExternalMatrix
-        caching = self._reader.caching
-        if caching is None:
-            binned = bin_batches(self.table, columns, max_bin, n_threads, own_cuts=True)
-        else:
-            with _worker_errors():
-                binned = build_worker_external(
-                    self.table, columns, max_bin, caching, n_threads, own_cuts=True
-                )
-        self.binned = binned
-        return BinInfo(binned.has_missing, binned.is_float32, binned.bin_dtype)
-
-    def unify_bins(self, info: BinInfo, keep_features: bool = False) -> None:
-        """Give the bins the form that they have on all workers; release the features.
-
-        The features are kept if the rows will be binned again, for another tree.
-        """
-        assert self.binned is not None
-        if isinstance(self.binned, ExternalMatrix):  # its dtype is always the same
-            self.binned.set_facts(info.has_missing, info.is_float32)
-        else:
-            self.binned = replace(
-                self.binned,
-                by_feature=self.binned.by_feature.astype(info.dtype, copy=False),
-                has_missing=info.has_missing,
-                is_float32=info.is_float32,
-            )
-        if keep_features:
-            return
-        self.table, self._tables = BinnedTable(self.binned, self.table.schema), []
-        self.dtype = self.table.dtype
+    def errors(self) -> AbstractContextManager[None]:
+        return _worker_errors()
 
     # Rows and fields
 

@@ -15,9 +15,12 @@ from distributed import Client, Future
 
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import words
+from hornbeam.data.labels import read_whole
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.opening import CacheOptions, open_features
 from hornbeam.data.sources.first_pass import FieldCollector
 from hornbeam.data.table import LocatedTable, Table
+from hornbeam.distributed.partition_schema import PartitionInfo, describe
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
@@ -26,6 +29,7 @@ __all__ = [
     "PartitionReader",
     "PartitionTable",
     "delayed_parts",
+    "describe_partition",
     "is_dataframe",
     "is_series",
     "merge_column_chunks",
@@ -257,6 +261,26 @@ class PartitionReader:
             collector = FieldCollector()
             collector.add(fields, table.n_rows)
         return PartitionData(table, collector.whole())
+
+
+def describe_partition(
+    partition: Partition, reader: PartitionReader
+) -> PartitionInfo | None:
+    """Return the description of a partition, None if it has no rows.
+
+    Raises a `DataError` that names the partition if a field is invalid.
+    """
+    data = reader.read(partition)
+    if data is None:
+        return None
+    info = MetaInfo(data.table.n_rows, data.table.n_features)
+    with partition_errors(partition.number):
+        info.set(data.fields, whole=False)
+    qid = data.fields.get("qid")
+    if qid is not None:
+        qid = read_whole(qid, "qid")
+    widths = {name: values.shape[1:] for name, values in data.fields.items()}
+    return describe(data.table, info, widths, qid)
 
 
 @contextmanager

@@ -14,14 +14,14 @@ from hornbeam.backends.factory import create_hist_backend
 from hornbeam.backends.interface import Backend
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.boosting.dart import MarginScale
-from hornbeam.dask.binning import GlobalBins, bin_calls, bin_partitions
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.placement import Placement
-from hornbeam.dask.shard import LabelInfo
 from hornbeam.dask.training_rows import MetaInfoView, ModelState
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
+from hornbeam.distributed.binning import GlobalBins, bin_calls, bin_partitions
+from hornbeam.distributed.label_info import LabelInfo
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,43 +22,15 @@ from hornbeam.dask.partitions import Partition, PartitionReader, partition_error
 from hornbeam.dask.rpc import ReducingActor
 from hornbeam.dask.training_rows import MetaInfoView, ModelState, TrainingRows
 from hornbeam.data.schema import Schema
+from hornbeam.distributed.label_info import LabelInfo
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team, give_back_team, lease, take_team
 from hornbeam.objectives.base import Objective
-from hornbeam.objectives.totals import largest_of, sum_steps
+from hornbeam.objectives.totals import sum_steps
 
-__all__ = ["LabelInfo", "Shard"]
+__all__ = ["Shard"]
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class LabelInfo:
-    """Statistics of labels by which a model is initialised; they add up over actors.
-
-    Attributes
-    ----------
-    least, most
-        The range of the labels; None without labels.
-    largest
-        The largest absolute value of each of the objective's `start_columns`; None if
-        the base score is not estimated.
-    """
-
-    least: float | None
-    most: float | None
-    largest: Floats | None
-
-    def __add__(self, other: LabelInfo) -> LabelInfo:
-        largest = self.largest
-        if largest is not None and other.largest is not None:
-            largest = np.maximum(largest, other.largest)
-        if self.least is None or other.least is None:
-            return LabelInfo(None, None, largest)
-        assert self.most is not None and other.most is not None
-        return LabelInfo(
-            min(self.least, other.least), max(self.most, other.most), largest
-        )
 
 
 class Shard(ReducingActor, PartitionRows):
@@ -106,18 +77,12 @@ class Shard(ReducingActor, PartitionRows):
 
         With `estimate` these include the magnitudes for the sums of `sum_start`.
         """
-        largest = None
         if objective is not None:
             targets = objective.targets_of(self.info)
             for number, begin, end in self._partition_rows():
                 with partition_errors(number):
                     objective.check_targets(targets[:, begin:end])
-            if estimate and objective.by_row:
-                largest = largest_of(objective.start_columns(targets, self.row_weights))
-        labels = self.labels
-        if labels is None:
-            return LabelInfo(None, None, largest)
-        return LabelInfo(float(labels.min()), float(labels.max()), largest)
+        return LabelInfo.of(self.info, objective, estimate)
 
     def sum_start(
         self, objective: Objective, largest: Floats, n_rows: int
@@ -239,7 +204,7 @@ class Shard(ReducingActor, PartitionRows):
             with lease(worker_threads(n_threads)) as team:
                 add_layout(team, self, layout, self._margins)
             self._n_trees = end
-        return self.spans, self._margins.T
+        return self.spans, self._margins.T.astype(np.float64, copy=False)
 
     def fields(self) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
         """Return the spans, and labels, weights and so on with a value for each row."""
@@ -258,7 +223,8 @@ class Shard(ReducingActor, PartitionRows):
 
     def _margins_under(self, state: ModelState, team: Team) -> Floats:
         """Return the margins of the trees so far."""
-        margins = start_margins(self.base_margin, state.base, self.n_rows, np.float64)
+        kind = state.sum_type
+        margins = start_margins(self.base_margin, state.base, self.n_rows, kind)
         if state.step > 0.0:
             margins = rounded(margins, state.step)
         if state.layout is not None:

@@ -58,6 +58,8 @@ class ModelState:
         As for `hornbeam.backends.factory.create_rows`.
     step
         Margins and leaf values are rounded to multiples of it; 0: they are not rounded.
+    sum_type
+        The type in which margins are summed.
     """
 
     base: Floats
@@ -69,6 +71,7 @@ class ModelState:
     objective: Objective | None = None
     multi_output_columns: int = 0
     step: float = 0.0
+    sum_type: Any = np.float64
 
 
 class StaleTermError(Exception):
@@ -167,7 +170,7 @@ class TrainingRows(LocalRows):
         #: Number of trees in the margins.
         self.n_trees = state.n_trees
         #: Whether trees are only added (not DART), so that a round can be rewound.
-        self._only_adds = state.step == 0.0
+        self._only_adds, self._sum_type = state.step == 0.0, state.sum_type
         self._saves_margins = self._only_adds and state.trees_per_round > 1
         self._add_trees = add_trees
         #: Number of trees and margins before the round.
@@ -216,7 +219,7 @@ class TrainingRows(LocalRows):
 
     def add_trees(self, layout: Layout) -> None:
         """Add the trees of a layout, grown elsewhere or reweighted, to the margins."""
-        margins = np.ascontiguousarray(self.rows.margins().T)
+        margins = np.ascontiguousarray(self.rows.margins().T, self._sum_type)
         self._add_trees(layout, margins)
         self.rows.set_margins(np.ascontiguousarray(margins.T))
 

@@ -72,9 +72,12 @@ def align(
             got=table.n_features,
         )
     _check_kinds(table, expected, places, of)
+    chosen = table
     if places is not None and places != list(range(table.n_features)):
-        table = table.select(places)
-    return _recoded(table, expected, unseen, of)
+        chosen = table.select(places)
+    aligned = _recoded(chosen, expected, unseen, of)
+    aligned.checks_rows = table.checks_rows
+    return aligned
 
 
 def _has_categories(side: Table | Schema) -> bool:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hornbeam.binning.bin_table import Binned, bin_table
 from hornbeam.binning.external import ExternalMatrix
 from hornbeam.binning.external_build import build_external
+from hornbeam.binning.per_tree_bins import PerTreeCuts
 from hornbeam.binning.sorted_columns import ColumnBlocks, sort_columns
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
@@ -104,6 +105,8 @@ class DMatrix(MetaInfoAccessors):
     _kind_of_info: type[MetaInfo] = MetaInfo
     #: Whether sorted columns may be kept in memory if bins are in external memory.
     _sorts_with_cache = False
+    #: Whether features without columns are an error.
+    _needs_columns = True
 
     def __init__(
         self,
@@ -159,6 +162,7 @@ class DMatrix(MetaInfoAccessors):
             types=feature_types,
             enable_categorical=enable_categorical,
             content=options is not None,
+            needs_columns=self._needs_columns,
         )
         self._fill(table, nthread, sketch, options)
         self.info.set(fields)
@@ -197,6 +201,8 @@ class DMatrix(MetaInfoAccessors):
         # By max_bin: the weights that the cuts depend on, and the bins.
         self._binned: dict[int, tuple[Floats | None, Binned]] = {}
         self._sorted: ColumnBlocks | None = None
+        #: The cuts of the tree method ``approx``, if the matrix was trained with it.
+        self.tree_cuts: PerTreeCuts | None = None
 
     # For training and prediction
 
@@ -212,6 +218,11 @@ class DMatrix(MetaInfoAccessors):
         if weights is None or self._order is None:
             return weights
         return weights[self._order]
+
+    @property
+    def cache_options(self) -> CacheOptions | None:
+        """Options of bins in external memory; None: they are in memory."""
+        return self._cache_options
 
     def like(self, expected: Schema, unseen: str = "error") -> DMatrix:
         """Return this matrix with the columns and category codes that a model expects.
@@ -381,22 +392,27 @@ class DMatrix(MetaInfoAccessors):
         """Return (pointers, values): for each column a lower bound and its cuts.
 
         For a categorical column, the values are the codes of its categories. If the
-        matrix was binned several times, they are those of the first binning.
+        matrix was binned several times, they are those of the first binning; with the
+        tree method ``approx`` those of the last tree.
         """
-        if not self._binned:
+        if self._binned:
+            cuts = next(iter(self._binned.values()))[1].cuts
+        elif self.tree_cuts is not None:
+            cuts = self.tree_cuts.cuts
+        else:
             raise DataError(
                 "this DMatrix has no cuts before training; train with it, or make a "
                 "QuantileDMatrix",
                 code=ErrorCode.CUTS_MISSING,
             )
-        binned = next(iter(self._binned.values()))[1]
-        cuts = binned.cuts
+        is_categorical = np.zeros(self.n_features, np.bool_)
+        is_categorical[categorical(self.table.types)] = True
         values = np.insert(cuts.values, cuts.pointers[:-1], cuts.minimums)
         counts = cuts.n_bins + 1
         # The last cut of a categorical column is the number of codes, not a code.
-        ends = np.cumsum(counts)[binned.is_categorical] - 1
+        ends = np.cumsum(counts)[is_categorical] - 1
         values = np.delete(values, ends)
-        pointers = np.concatenate([[0], np.cumsum(counts - binned.is_categorical)])
+        pointers = np.concatenate([[0], np.cumsum(counts - is_categorical)])
         return pointers.astype(np.uint64), values.astype(self.dtype)
 
     def slice(self, rindex: Any, allow_groups: bool = False) -> DMatrix:

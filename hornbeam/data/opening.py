@@ -43,13 +43,14 @@ def open_features(
     types: Sequence[str] | Categories | None = None,
     enable_categorical: bool = True,
     content: bool = False,
+    needs_columns: bool = True,
 ) -> tuple[Table, dict[str, Any]]:
     """Return the table of features, and the fields of rows by name.
 
     Parameters
     ----------
-    data, missing, names, types, enable_categorical
-        As for `DMatrix`.
+    data, missing, names, types, enable_categorical, needs_columns
+        As for `as_table`.
     content
         Whether the checksum of the table (`Table.content`) is needed later.
     fields
@@ -87,7 +88,9 @@ def open_features(
         frame = known_frame(data) if field_columns else None
         rest, popped = pop_columns(data if frame is None else frame, field_columns)
         given |= popped
-        table = as_table(rest, missing, names, columns, enable_categorical)
+        table = as_table(
+            rest, missing, names, columns, enable_categorical, needs_columns
+        )
     if isinstance(types, Categories):
         table = _recoded(types, table)
     return table, _add_own_fields(table.info, given)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.bin_table import Binned, BinnedTable, bin_with_cuts
+from hornbeam.binning.cuts import Cuts
 from hornbeam.binning.external_build import build_external_with_cuts
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
@@ -115,7 +116,7 @@ enable_categorical, data_split_mode, sketch
 
     def _set_bins(self, binned: Binned) -> None:
         self._bins = binned
-        self._binned[self.max_bin] = self.row_weights, binned
+        self._binned[self.max_bin] = None, binned
         self.table = BinnedTable(binned, self.schema)
         self.dtype = self.table.dtype
 
@@ -149,12 +150,15 @@ enable_categorical, data_split_mode, sketch
             max_bin = ref.max_bin
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
         cuts = ref.binned(max_bin, self.nthread).cuts
+        return max_bin, self._bin_with_cuts(cuts)
+
+    def _bin_with_cuts(self, cuts: Cuts) -> Binned:
+        """Return the bins of the features by the cuts of another matrix."""
         if self._cache_options is not None:
-            binned = build_external_with_cuts(
+            return build_external_with_cuts(
                 self.table, cuts, self._cache_options, self.nthread
             )
-            return max_bin, binned
-        return max_bin, bin_with_cuts(self.table, cuts, n_threads=self.nthread)
+        return bin_with_cuts(self.table, cuts, n_threads=self.nthread)
 
     def binned(self, max_bin: int, nthread: int = 0) -> Binned:
         """Return the bins; `max_bin` must be that of the constructor."""

@@ -96,7 +96,7 @@ BLOCK_VALUES = 1 << 20
 
 def row_blocks(table: Table) -> Iterator[np.ndarray]:
     """Yield the rows in blocks, C-contiguous, with NaN for missing values."""
-    step = max(1, BLOCK_VALUES // table.n_features)
+    step = BLOCK_VALUES // max(1, table.n_features) or 1
     for start in range(0, table.n_rows, step):
         yield table.rows(start, min(start + step, table.n_rows))
 

@@ -26,8 +26,8 @@ from hornbeam.data.floats import check_missing
 from hornbeam.data.labels import FIELDS
 from hornbeam.data.row_blocks import as_csr, count_entries, row_blocks
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode, require
-from hornbeam.files import replace_file
+from hornbeam.errors import DataError, ErrorCode, HornbeamError, require
+from hornbeam.files import naming, replace_file
 
 __all__ = ["is_saved", "load_table", "save_table"]
 
@@ -46,7 +46,8 @@ def save_table(
 ) -> None:
     """Write a table and its fields; the file is replaced atomically.
 
-    The table is stored as a dense or sparse matrix, whichever is smaller.
+    The table is stored as a dense or sparse matrix, whichever is smaller, and in
+    float32 if that holds every value exactly.
     """
     header: dict[str, Any] = {
         "n_rows": table.n_rows,
@@ -65,22 +66,35 @@ def save_table(
             if levels is not None and levels.dtype != object:
                 arrays[f"category.{feature}"] = levels
     shape = table.n_rows, table.n_features
-    item = table.dtype.itemsize
-    n_entries = count_entries(table)
+    dtype, n_entries = _exact_dtype(table), count_entries(table)
+    item = dtype.itemsize
     blocks: Iterator[np.ndarray] = iter(())
     if n_entries * (item + INDEX_BYTES) + 8 * table.n_rows < math.prod(shape) * item:
         matrix = as_csr(table)
-        arrays["sparse.values"] = matrix.data
+        arrays["sparse.values"] = matrix.data.astype(dtype)
         arrays["sparse.columns"] = matrix.indices.astype(np.int32)
         arrays["sparse.pointers"] = matrix.indptr.astype(np.int64)
     else:
-        blocks = row_blocks(table)
-        header["dense"] = table.dtype.newbyteorder("<").str
+        blocks = (block.astype(dtype, copy=False) for block in row_blocks(table))
+        header["dense"] = dtype.newbyteorder("<").str
     header["arrays"] = [
         [name, values.dtype.newbyteorder("<").str, values.shape]
         for name, values in arrays.items()
     ]
     replace_file(path, _hashed(_pieces(header, arrays, blocks)))
+
+
+def _exact_dtype(table: Table) -> np.dtype[Any]:
+    """Return float32 if that holds every value exactly, else the table's dtype."""
+    narrow = np.dtype(np.float32)
+    if isinstance(table, SparseTable):
+        blocks = iter(table.entries_by_row()[:1])
+    else:
+        blocks = row_blocks(table)
+    is_exact = table.dtype == narrow or all(
+        np.array_equal(block, block.astype(narrow), equal_nan=True) for block in blocks
+    )
+    return narrow if is_exact else table.dtype
 
 
 def _pieces(
@@ -107,7 +121,7 @@ def is_saved(data: Any) -> bool:
     """Return whether `data` is the path of a DMatrix file."""
     if not isinstance(data, (str, os.PathLike)) or not os.path.isfile(data):
         return False
-    with open(data, "rb") as file:
+    with naming(data), open(data, "rb") as file:
         return file.read(len(KIND)) == KIND
 
 
@@ -127,10 +141,15 @@ def load_table(
         As for `as_table`.
     """
     try:
-        with open(path, "rb") as file:
+        with naming(path), open(path, "rb") as file:
             header, arrays = _read(file, Path(path).stat().st_size)
-            return _table(header, arrays, check_missing(missing), names, types)
-    except _DamagedError as error:
+        return _table(header, arrays, check_missing(missing), names, types)
+    except HornbeamError:
+        raise
+    except (
+        *(ArithmeticError, AttributeError, IndexError, KeyError),
+        *(RecursionError, TypeError, ValueError, _DamagedError),
+    ) as error:
         raise DataError(
             f"{os.fspath(path)} is not a sound DMatrix file: {error}; it was cut or "
             "damaged: restore it from a copy, or save the DMatrix again",
@@ -176,7 +195,10 @@ def _read(file: io.BufferedReader, size: int) -> tuple[dict[str, Any], dict[str,
         if "dense" in header:
             shape = header["n_rows"], header["n_features"]
             arrays["dense"] = _array(take, "dense", np.dtype(header["dense"]), shape)
-    except (ValueError, TypeError, KeyError) as error:
+    except (
+        *(ArithmeticError, AttributeError, IndexError, KeyError),
+        *(RecursionError, TypeError, ValueError),
+    ) as error:
         raise _DamagedError(f"its header is broken ({error})") from None
     if file.read() != sha.digest():
         raise _DamagedError("its checksum does not fit its content")
@@ -217,6 +239,7 @@ def _table(
         parts = [arrays[f"sparse.{part}"] for part in ("values", "columns", "pointers")]
         shape = header["n_rows"], header["n_features"]
         matrix = sparse.csr_matrix(tuple(parts), shape=shape)
+        matrix.check_format(full_check=True)  # kernels read by these indices
         table = SparseTable(matrix, missing, names, types)
         table.categories = categories
         table.retype(types)

@@ -55,6 +55,8 @@ class Table(ABC):
     #: Labels and other fields that come with the rows, by the names of
     #: ``DMatrix.set_info``.
     info: Mapping[str, Any] = MappingProxyType({})
+    #: Whether `rows` raises an error for invalid category codes, as `columns` does.
+    checks_rows: bool = True
     #: Number of the first row in error messages, for a part of a longer table.
     first_row: int = 0
 
@@ -67,12 +69,6 @@ class Table(ABC):
         dtype: np.dtype[Any],
         categories: Categories = NO_CATEGORIES,
     ) -> None:
-        if n_features == 0:
-            raise DataError(
-                f"the features have no columns (shape ({n_rows}, 0)); "
-                "pass at least one column",
-                code=ErrorCode.EMPTY_DATA,
-            )
         self.n_rows = n_rows
         self.n_features = n_features
         self.names = check_names(names, n_features)
@@ -151,7 +147,7 @@ class Table(ABC):
         not write to the array: it can be memory of the container.
         """
         rows = self._rows(start, stop, features)
-        if self._raw_codes:
+        if self._raw_codes and self.checks_rows:
             order = range(self.n_features) if features is None else features.tolist()
             for place, feature in enumerate(order):
                 if feature in self._raw_codes:
@@ -291,7 +287,7 @@ class ContentChecksum:
     def add(self, table: Table) -> None:
         """Add the next rows."""
         if table.has_rows:
-            step = max(1, _BLOCK_VALUES // table.n_features)
+            step = _BLOCK_VALUES // max(1, table.n_features) or 1
             for start in range(0, table.n_rows, step):
                 rows = table.rows(start, min(start + step, table.n_rows))
                 self._rows = zlib.crc32(rows.data, self._rows)

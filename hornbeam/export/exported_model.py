@@ -14,7 +14,11 @@ from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.export.links import link_of
 from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.model import Model
-from hornbeam.forest.tree import concatenate_trees, deleted_nodes
+from hornbeam.forest.tree import (
+    concatenate_trees,
+    deleted_nodes,
+    with_equal_leaves,
+)
 from hornbeam.objectives.base import Link, Objective
 
 __all__ = ["Exportable", "ExportedModel", "Nodes", "model_of"]
@@ -84,7 +88,8 @@ class Nodes:
     @classmethod
     def of(cls, model: Model) -> Nodes:
         """Return the nodes of a model that has trees."""
-        joined, starts = concatenate_trees(model.trees)
+        trees = with_equal_leaves(model.trees, model.tree_output)
+        joined, starts = concatenate_trees(trees)
         roots, sizes = starts[:-1], np.diff(starts)
         kept = ~deleted_nodes(joined, roots)
         place = np.cumsum(kept) - 1

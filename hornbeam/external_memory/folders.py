@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.files import remove_abandoned
 from hornbeam.memory import in_words
 
 __all__ = [
     "BLOCK_NAME",
-    "FORMAT",
     "LOCK",
     "MANIFEST",
     "FolderLock",
@@ -34,17 +34,12 @@ __all__ = [
     "clean_folders",
     "make_folders",
     "remove_empty",
-    "spill_name",
     "writing",
 ]
 
 MANIFEST = "hornbeam-pages.json"
 LOCK = "hornbeam-pages.lock"
-#: First bytes of every manifest, also of one that is being written.
-FORMAT = b'{"format": "hornbeam pages"'
 BLOCK_NAME = re.compile(r"hornbeam-[0-9a-f]{16}-[0-9]{8}\.block")
-_SPILL_NAME = re.compile(r"hornbeam-[0-9a-f]{16}\.spill")
-_TEMPORARY_NAME = re.compile(r"\.hornbeam-[0-9a-f]{16}\.tmp")
 
 Folder = str | os.PathLike[str]
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -114,16 +109,13 @@ def block_name(build: str, number: int) -> str:
     return f"hornbeam-{build}-{number:08d}.block"
 
 
-def spill_name() -> str:
-    """Return a new file name for spilled arrays of rows."""
-    return f"hornbeam-{os.urandom(8).hex()}.spill"
-
-
 def clean_folders(folders: Sequence[Path]) -> None:
     """Delete the files of a cache, complete or unfinished, from its folders.
 
     Other files and subfolders stay.
     """
+    for folder in folders:
+        remove_abandoned(folder)
     # Delete the manifest first: a cache without one counts as unfinished.
     paths = [folder / MANIFEST for folder in folders]
     paths += [path for folder in folders for path in _cache_files(folder)]
@@ -141,17 +133,9 @@ def clean_folders(folders: Sequence[Path]) -> None:
 def _cache_files(folder: Path) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            if not entry.is_file(follow_symlinks=False):
-                continue
-            name = entry.name
-            path = folder / name
-            if BLOCK_NAME.fullmatch(name) or _SPILL_NAME.fullmatch(name):
-                yield path
-            elif _TEMPORARY_NAME.fullmatch(name):
-                # Other files have such names while they are saved, perhaps just now.
-                with open(path, "rb") as file:
-                    if file.read(len(FORMAT)) == FORMAT:
-                        yield path
+            is_file = entry.is_file(follow_symlinks=False)
+            if is_file and BLOCK_NAME.fullmatch(entry.name):
+                yield folder / entry.name
 
 
 def check_space(folders: Sequence[Path], shares: Sequence[int]) -> None:
@@ -179,9 +163,10 @@ def writing(path: Path, count: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        assert error.errno is not None
         if error.errno not in _FULL:
             raise DataError(
-                f"{str(path)!r} could not be written ({error.strerror or error}); "
+                f"{str(path)!r} could not be written ({os.strerror(error.errno)}); "
                 "pass a cache folder that is writable",
                 code=ErrorCode.CACHE_FOLDER_NOT_WRITABLE,
             ) from None
@@ -189,8 +174,8 @@ def writing(path: Path, count: int) -> Iterator[None]:
         quota = "the disk quota" if error.errno == errno.EDQUOT else ""
         raise DataError(
             f"{limit or quota or 'a full disk'} stopped the writing of "
-            f"{in_words(count)} to {str(path)!r}; the files of the cache were deleted: "
-            "free some space, or pass a folder (or several) on larger disks",
+            f"{in_words(count)} to {str(path)!r}; free some space, or pass a cache "
+            "folder (or several) on larger disks",
             code=ErrorCode.DISK_FULL,
         ) from None
 

@@ -17,12 +17,14 @@ import numpy as np
 
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.codecs import STORED, stored_sizes
-from hornbeam.external_memory.folders import BLOCK_NAME, FORMAT, MANIFEST, writing
+from hornbeam.external_memory.folders import BLOCK_NAME, MANIFEST, writing
 from hornbeam.files import replace_file
 
 __all__ = ["BlockEntry", "Manifest", "Segment", "read_manifest", "write_manifest"]
 
 VERSION = 1
+#: First bytes of every manifest.
+FORMAT = b'{"format": "hornbeam pages"'
 
 
 class Segment(NamedTuple):
@@ -144,7 +146,10 @@ def read_manifest(folders: Sequence[Path]) -> Manifest | None:
         ) from None
     try:
         return _parse(content, len(folders))
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+    except (
+        *(ArithmeticError, IndexError, KeyError),
+        *(RecursionError, TypeError, ValueError),
+    ) as error:
         raise DataError(
             f"{str(path)!r} is not a valid manifest of a cache ({error}); delete it, "
             "or pass another folder",

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.external_memory.folders import spill_name, writing
+from hornbeam.external_memory.folders import writing
+from hornbeam.files import create_temporary
 
 __all__ = ["SpillFiles"]
 
@@ -32,17 +33,17 @@ class SpillFiles:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self._paths = [folder / spill_name() for folder in folders]
+        self._folders = list(folders)
         self._files: list[int] = []
-        self._ends = [0] * len(self._paths)
+        self._ends = [0] * len(folders)
         #: Folder, offset, size in bytes and reserved bytes of each array.
         self._places: dict[tuple[str, int], tuple[int, int, int, int]] = {}
         self._lock = Lock()
         self._free = weakref.finalize(self, _close, self._files)
-        for path in self._paths:
-            with writing(path, 0):
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                self._files.append(os.open(path, flags, 0o600))
+        for folder in folders:
+            with writing(folder, 0):
+                file, path = create_temporary(folder)
+                self._files.append(file)
                 path.unlink()
 
     def save(self, name: str, block: int, array: npt.NDArray[Any]) -> None:
@@ -57,7 +58,7 @@ class SpillFiles:
             folder, offset, _, reserved = place
             self._places[name, block] = folder, offset, stored.size, reserved
         rest = stored.data
-        with writing(self._paths[folder], stored.size):
+        with writing(self._folders[folder], stored.size):
             while rest:
                 count = os.pwrite(self._files[folder], rest, offset)
                 rest, offset = rest[count:], offset + count
@@ -76,7 +77,7 @@ class SpillFiles:
             else:
                 why = "the file is shorter than it was"
             if count == 0:
-                folder_name = str(self._paths[folder].parent)
+                folder_name = str(self._folders[folder])
                 raise DataError(
                     f"the state of rows in {folder_name!r} cannot be read again "
                     f"({why}); the disk may be failing: train again, from the last "

@@ -11,6 +11,7 @@ import numpy as np
 
 from hornbeam.data.schema import FEATURE_TYPES, listed
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.files import naming
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 
@@ -49,10 +50,22 @@ class FeatureMap:
         features = range(model.num_feature)
         if os.fspath(fmap) == "":
             names = list(model.feature_names) or [f"f{i}" for i in features]
-            return cls(names, list(model.feature_types) or ["q" for _ in features])
+            types = list(model.feature_types) or ["q" for _ in features]
+            for kind, values in (("names", names), ("types", types)):
+                if len(values) != len(features):
+                    raise ParameterError(
+                        f"the model has {len(values)} feature_{kind} for "
+                        f"{len(features)} features; give one for each",
+                        code=ErrorCode.SCHEMA_LENGTH_MISMATCH,
+                        kind=kind,
+                        expected=len(features),
+                        got=len(values),
+                    )
+            return cls(names, types)
         source = f"the feature map {os.fspath(fmap)!r}"
         try:
-            lines = Path(fmap).read_text(encoding="utf-8").splitlines()
+            with naming(fmap):
+                lines = Path(fmap).read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
             raise ParameterError(
                 f"{source} is not UTF-8 at byte {error.start}; convert it to UTF-8",

@@ -22,19 +22,23 @@ __all__ = [
     "trees_to_dataframe",
 ]
 
-_COLUMNS = "Tree Node ID Feature Split Yes No Missing Gain Cover Category".split()
+_COLUMNS = (
+    "Tree Target Node ID Feature Split Yes No Missing Gain Cover Category".split()
+)
 
 
 def trees_to_dataframe(model: Model, features: FeatureMap) -> Any:
     """Return a pandas data frame with one row per node, with XGBoost's columns.
 
     Numbers are those of the dump. The column Gain has the value of a leaf. Indicators,
-    which XGBoost does not support here, are treated as quantitative features.
+    which XGBoost does not support here, are treated as quantitative features. Vector
+    leaves have a row per value, and the column Target has its output, as in XGBoost
+    3.4.
 
     Raises
     ------
     ParameterError
-        For a linear model, and for vector leaves.
+        For a linear model.
     """
     pandas = require("pandas", "frames", "trees_to_dataframe")
     if model.linear is not None:
@@ -43,42 +47,47 @@ def trees_to_dataframe(model: Model, features: FeatureMap) -> Any:
             "get_score() returns its weights",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
-    if model.leaf_size > 1:
-        raise ParameterError(
-            f"leaves of {model.leaf_size} values do not fit into a data frame with one "
-            "number per leaf; get_dump(dump_format='json') returns all values",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
-        )
     features = features.without_indicators()
+    targets = [
+        None if tree.leaf_size > 1 else output
+        for tree, output in zip(model.trees, model.tree_output, strict=True)
+    ]
     rows = [
         (number, *row)
-        for number, tree in enumerate(model.trees)
-        for row in _rows(number, FormattedTree(tree, features))
+        for number, (tree, target) in enumerate(zip(model.trees, targets, strict=True))
+        for row in _rows(number, FormattedTree(tree, features), target)
     ]
     columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMNS)
-    return pandas.DataFrame(
+    frame = pandas.DataFrame(
         {name: list(c) for name, c in zip(_COLUMNS, columns, strict=True)}
     )
+    if None in targets:
+        return frame.astype({"Target": "Int64"})
+    return frame.drop(columns="Target")
 
 
-def _rows(number: int, tree: FormattedTree) -> list[tuple[Any, ...]]:
-    """Return the rows of a tree without the column Tree, ordered by node."""
+def _rows(
+    number: int, tree: FormattedTree, target: int | None
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a tree without the column Tree, ordered by node.
+
+    `target` is the output of the tree; None: its leaves have values of all outputs.
+    """
     rows: list[tuple[Any, ...]] = []
     for node in sorted(node for node, _ in tree.walk()):
         node_id, cover = f"{number}-{node}", float(tree.cover(node))
         if tree.is_leaf(node):
             missing = [np.nan] * 4
-            value = float(tree.values(node)[0])
-            rows.append((node, node_id, "Leaf", *missing, value, cover, np.nan))
+            for output, value in enumerate(tree.values(node), target or 0):
+                row = (output, node, node_id, "Leaf", *missing, float(value))
+                rows.append((*row, cover, np.nan))
             continue
         by_category = tree.kind(node) == "c"
         split = np.nan if by_category else float(tree.split_condition(node))
         categories = tree.categories(node) if by_category else None
         children = [f"{number}-{child}" for child in tree.children(node)]
-        gain = float(tree.gain(node))
-        rows.append(
-            (node, node_id, tree.name(node), split, *children, gain, cover, categories)
-        )
+        row = (target, node, node_id, tree.name(node), split, *children)
+        rows.append((*row, float(tree.gain(node)), cover, categories))
     return rows
 
 

@@ -18,6 +18,7 @@ from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.cat_container import read_categories, write_categories
 from hornbeam.forest.json_fields import (
     as_array,
+    as_count,
     as_integers,
     as_object,
     as_string,
@@ -29,7 +30,6 @@ from hornbeam.forest.json_trees import read_trees, write_trees
 from hornbeam.forest.model import LinearModel, Model
 from hornbeam.forest.validation import (
     MAX_FEATURES,
-    MAX_OUTPUTS,
     UnsupportedModelError,
     category_limits,
     check_features,
@@ -38,7 +38,7 @@ from hornbeam.forest.validation import (
 )
 from hornbeam.objectives.config import spelled
 from hornbeam.objectives.registry import find
-from hornbeam.params import Parameters
+from hornbeam.params import MAX_OUTPUTS, Parameters
 
 __all__ = ["read_document", "write_document"]
 
@@ -174,10 +174,12 @@ def read_document(document: Any) -> Model:
 
 def _read_extension(model: Model, value: Any) -> None:
     flags = ["double_scores", "exact_features"]
+    is_narrow = isinstance(value, dict) and "prediction_digest" in value
+    checksum = "prediction_digest" if is_narrow else "digest"
     block = as_object(
         value,
         "hornbeam",
-        ["digest", "format", *flags],
+        [checksum, "format", *flags],
         ["last_change", "unseen_missing"],
     )
     written = block["format"]
@@ -341,12 +343,7 @@ def _read_linear(booster: dict[str, Any], model: Model) -> LinearModel:
             code=ErrorCode.MODEL_FILE_INVALID_NUMBER,
         )
     # XGBoost before 1.7 did not write the number of rounds.
-    rounds = block.get("boosted_rounds", 1)
-    if type(rounds) is not int or rounds < 0:
-        raise ModelFileError(
-            f"{where}.boosted_rounds is {rounds!r}, not a number",
-            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
-        )
+    rounds = as_count(block.get("boosted_rounds", 1), f"{where}.boosted_rounds")
     # XGBoost adds the base score of the first output to all outputs.
     model.base_score = np.repeat(model.base_score[:1], model.n_outputs)
     return LinearModel(weights.reshape(shape), rounds)

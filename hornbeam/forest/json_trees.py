@@ -6,6 +6,7 @@ The document has an array per property of nodes and tree. Hornbeam adds the key
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -29,10 +30,10 @@ from hornbeam.forest.tree import (
     split_trees,
 )
 from hornbeam.forest.validation import (
-    MAX_OUTPUTS,
     category_limits,
     normalize_nodes,
 )
+from hornbeam.params import MAX_OUTPUTS
 
 __all__ = ["read_trees", "write_trees"]
 
@@ -75,8 +76,23 @@ def write_trees(model: Model) -> list[dict[str, Any]]:
     ModelFileError
         If a node is not valid.
     """
-    nodes, starts = concatenate_trees(model.trees)
-    nodes = normalize_nodes(nodes, starts, model.num_feature, category_limits(model))
+    documents: dict[int, dict[str, Any]] = {}
+    for numbers in _by_leaf_size([tree.leaf_size for tree in model.trees]):
+        documents |= _write_equal_trees(model, numbers)
+    return [documents[number] for number in range(len(model.trees))]
+
+
+def _by_leaf_size(sizes: list[int]) -> Iterator[list[int]]:
+    """Yield the numbers of the trees of each leaf size."""
+    for size in sorted(set(sizes)):
+        yield [number for number, own in enumerate(sizes) if own == size]
+
+
+def _write_equal_trees(model: Model, numbers: list[int]) -> dict[int, dict[str, Any]]:
+    """Return the trees of these numbers, whose leaves have the same size."""
+    nodes, starts = concatenate_trees([model.trees[number] for number in numbers])
+    limits, names = category_limits(model), [f"trees[{n}]" for n in numbers]
+    nodes = normalize_nodes(nodes, starts, model.num_feature, limits, names)
     internal = nodes.left >= 0
     categorical = nodes.split_type == 1
     numerical = internal & ~categorical
@@ -105,8 +121,8 @@ def write_trees(model: Model) -> list[dict[str, Any]]:
     }
     inexact = numerical & (nodes.threshold != rounded)
     category_starts = nodes.category_starts
-    documents = []
-    for number, (start, stop) in enumerate(pairwise(starts.tolist())):
+    documents = {}
+    for number, (start, stop) in zip(numbers, pairwise(starts.tolist()), strict=True):
         document: dict[str, Any] = {
             name: column[start:stop].ravel() for name, column in columns.items()
         }
@@ -133,7 +149,7 @@ def write_trees(model: Model) -> list[dict[str, Any]]:
         if inexact[start:stop].any():
             thresholds = nodes.threshold[start:stop]
             document["hornbeam_thresholds"] = thresholds[numerical[start:stop]]
-        documents.append(document)
+        documents[number] = document
     return documents
 
 
@@ -158,15 +174,33 @@ def read_trees(
         _read_tree_param(value, f"trees[{number}]")
         for number, value in enumerate(values)
     ]
-    sizes = [size for size, _, _ in params]
-    leaf_sizes = {leaf_size for _, _, leaf_size in params}
-    if len(leaf_sizes) > 1:
-        raise ModelFileError(
-            f"the leaves of the trees have different numbers of values: "
-            f"{sorted(leaf_sizes)}",
-            code=ErrorCode.MODEL_FILE_INCONSISTENT,
-        )
-    leaf_size = max(leaf_sizes, default=1)
+    trees: dict[int, Tree] = {}
+    for numbers in _by_leaf_size([leaf_size for _, _, leaf_size in params]):
+        some = {f"trees[{number}]": values[number] for number in numbers}
+        own = [params[number] for number in numbers]
+        found = _read_equal_trees(some, own, num_feature, limits)
+        trees |= zip(numbers, found, strict=True)
+    return [trees[number] for number in range(len(values))]
+
+
+def _read_equal_trees(
+    values: dict[str, Any],
+    params: list[tuple[int, int, int]],
+    num_feature: int,
+    limits: NDArray[np.int64] | None,
+) -> list[Tree]:
+    """Return trees whose leaves have the same size.
+
+    Parameters
+    ----------
+    values
+        The trees of a document, by their names in error messages.
+    params
+        Of each tree, see `_read_tree_param`.
+    num_feature, limits
+        See `normalize_nodes`.
+    """
+    sizes, leaf_size = [size for size, _, _ in params], params[0][2]
     is_usable, weight = _read_weights(values, sizes, leaf_size)
     columns = {
         key: _column(values, key, sizes, dtype)
@@ -175,8 +209,8 @@ def read_trees(
     }
     starts = np.cumsum([0, *sizes])
     kinds = [
-        _read_categories(value, f"trees[{number}]", size)
-        for number, (value, size) in enumerate(zip(values, sizes, strict=True))
+        _read_categories(value, where, size)
+        for (where, value), size in zip(values.items(), sizes, strict=True)
     ]
     split_type, counts, categories = (
         np.concatenate([empty, *parts])
@@ -206,22 +240,23 @@ def read_trees(
         starts,
         num_feature,
         limits,
+        list(values),
     )
     stored = [deleted for _, deleted, _ in params]
-    _check_deleted(deleted_nodes(nodes, starts[:-1]), starts, stored)
+    _check_deleted(deleted_nodes(nodes, starts[:-1]), starts, stored, list(values))
     trees = [
         tree if known else replace(tree, weight=_mean_leaf_values(tree))
         for tree, known in zip(split_trees(nodes, starts), is_usable, strict=True)
     ]
-    for number, (tree, value) in enumerate(zip(trees, values, strict=True)):
+    for tree, (where, value) in zip(trees, values.items(), strict=True):
         if "hornbeam_thresholds" in value:
-            where = f"trees[{number}].hornbeam_thresholds"
+            where += ".hornbeam_thresholds"
             _refine_thresholds(tree, value["hornbeam_thresholds"], where)
     return trees
 
 
 def _read_weights(
-    values: list[Any], sizes: list[int], leaf_size: int
+    values: dict[str, Any], sizes: list[int], leaf_size: int
 ) -> tuple[list[bool], NDArray[np.float32]]:
     """Return which trees have usable node weights, and the weights of all nodes.
 
@@ -230,16 +265,16 @@ def _read_weights(
     not usable, and zeros here.
     """
     counts = [size * leaf_size for size in sizes]
-    stored = [value["base_weights"] for value in values]
+    stored = [value["base_weights"] for value in values.values()]
     is_usable = [
         not isinstance(weights, list | np.ndarray)
         or len(weights) not in range(size, count, size)
         for weights, size, count in zip(stored, sizes, counts, strict=True)
     ]
-    usable = [
-        value if is_known else {"base_weights": [0.0] * count}
-        for value, is_known, count in zip(values, is_usable, counts, strict=True)
-    ]
+    usable = {
+        where: values[where] if is_known else {"base_weights": [0.0] * count}
+        for where, is_known, count in zip(values, is_usable, counts, strict=True)
+    }
     weight = _column(usable, "base_weights", counts, np.float32)
     return is_usable, weight.reshape(-1, leaf_size) if leaf_size > 1 else weight
 
@@ -257,7 +292,7 @@ def _mean_leaf_values(tree: Tree) -> NDArray[np.float32]:
 
 
 def _read_leaf_vectors(
-    values: list[Any],
+    values: dict[str, Any],
     columns: dict[str, NDArray[Any]],
     sizes: list[int],
     leaf_size: int,
@@ -366,16 +401,16 @@ def _read_categories(
 
 
 def _column(
-    trees: list[Any], key: str, sizes: list[int], dtype: _Number
+    trees: dict[str, Any], key: str, sizes: list[int], dtype: _Number
 ) -> NDArray[Any]:
     """Return the arrays that the trees have under `key`, concatenated."""
     parts: list[NDArray[Any]] = [np.empty(0, dtype)]
-    for number, (tree, size) in enumerate(zip(trees, sizes, strict=True)):
+    for (where, tree), size in zip(trees.items(), sizes, strict=True):
         part = as_array(tree[key], dtype)
         if part is None or part.size != size:
             what = "floating-point numbers" if dtype is np.float32 else "integers"
             raise ModelFileError(
-                f"trees[{number}].{key} is not an array of {size} {what}",
+                f"{where}.{key} is not an array of {size} {what}",
                 code=ErrorCode.MODEL_FILE_INCONSISTENT,
             )
         parts.append(part)
@@ -383,14 +418,18 @@ def _column(
 
 
 def _check_deleted(
-    mask: NDArray[np.bool_], starts: NDArray[np.int64], stored: list[int]
+    mask: NDArray[np.bool_],
+    starts: NDArray[np.int64],
+    stored: list[int],
+    names: list[str],
 ) -> None:
-    for number, (start, stop) in enumerate(pairwise(starts.tolist())):
+    bounds = pairwise(starts.tolist())
+    for name, (start, stop), count in zip(names, bounds, stored, strict=True):
         found = np.count_nonzero(mask[start:stop])
-        if found != stored[number]:
+        if found != count:
             raise ModelFileError(
-                f"trees[{number}]: {found} nodes are not reachable from the root, but "
-                f"tree_param.num_deleted is {stored[number]}",
+                f"{name}: {found} nodes are not reachable from the root, but "
+                f"tree_param.num_deleted is {count}",
                 code=ErrorCode.MODEL_FILE_INVALID_TREE,
             )
 

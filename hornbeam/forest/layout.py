@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hornbeam.forest.tree import Tree, concatenate_trees
+from hornbeam.forest.tree import Tree, concatenate_trees, with_equal_leaves
 from hornbeam.kernels.binned_trees import (
     BIN_BITS,
     LEAF_BIN,
@@ -58,7 +58,7 @@ class Layout:
         right, as the first word and the number of bits; -1 and 0 at numerical splits.
         Both are empty if no split is categorical.
     values
-        (nodes,) float32, or (nodes, outputs) for multi-output trees.
+        (nodes,) float32, or (nodes, outputs) if some trees are multi-output trees.
     features
         The features that the trees split on, ascending; the features in `nodes` are
         indices into this array. None: indices of all features.
@@ -98,6 +98,7 @@ class Layout:
         step
             See `weighted_leaf_values`.
         """
+        trees = with_equal_leaves(trees, outputs)
         starts = np.zeros(len(trees) + 1, np.int64)
         np.cumsum([tree.n_nodes for tree in trees], out=starts[1:])
         kind, n_nodes = np.dtype(dtype), int(starts[-1])

@@ -129,8 +129,8 @@ class Model:
 
     @property
     def leaf_size(self) -> int:
-        """Number of values of a leaf: 1, or one per output; 0 before the first tree."""
-        return self.trees[0].leaf_size if self.trees else 0
+        """Values of a leaf of the last tree: 1, or one per output; 0 without trees."""
+        return self.trees[-1].leaf_size if self.trees else 0
 
     def tree_range(self, rounds: tuple[int, int]) -> tuple[int, int]:
         """Return the trees (begin, end) of rounds (begin, end); (0, 0) means all.

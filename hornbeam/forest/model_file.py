@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
-from hornbeam.files import replace_file
+from hornbeam.files import naming, replace_file
 from hornbeam.forest import json_text, ubjson
 from hornbeam.forest.json_model import read_document, write_document
 from hornbeam.forest.model import Model
@@ -40,8 +40,8 @@ __all__ = [
 _ENCODERS = {"json": json_text.dumps, "ubj": ubjson.dumps}
 
 
-def encode(model: Model, format: str) -> bytes:
-    """Return the bytes of a model file with the checksum.
+def encode(model: Model, format: str, checksum: str = "digest") -> bytes:
+    """Return the bytes of a model file with a checksum.
 
     Parameters
     ----------
@@ -49,6 +49,10 @@ def encode(model: Model, format: str) -> bytes:
         A model.
     format
         ``"json"`` or ``"ubj"``.
+    checksum
+        What the checksum covers: ``"digest"``: the whole model;
+        ``"prediction_digest"``: what predictions are computed from, so that tools may
+        edit the names and types of features and the parameters of a ranking.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def encode(model: Model, format: str) -> bytes:
             format=format,
         )
     document = write_document(model)
-    document["hornbeam"]["digest"] = _digest(document)
+    document["hornbeam"][checksum] = _CHECKSUMS[checksum](document)
     return _ENCODERS[format](_embed_extension(document))
 
 
@@ -90,7 +94,9 @@ def decode(data: bytes | bytearray | memoryview) -> Model:
         document = _extract_extension(_loads(data))
         model = read_document(document)
         if "hornbeam" in document:
-            stored, found = document["hornbeam"]["digest"], digest(model)
+            (checksum,) = _CHECKSUMS.keys() & document["hornbeam"].keys()
+            stored = document["hornbeam"][checksum]
+            found = _CHECKSUMS[checksum](write_document(model))
             if stored != found:
                 raise ModelFileError(
                     f"the checksum is {found}, and {stored!r:.80} is stored",
@@ -132,6 +138,17 @@ def _digest(document: dict[str, Any]) -> str:
     return hashlib.sha256(ubjson.dumps(model)).hexdigest()
 
 
+def _prediction_digest(document: dict[str, Any]) -> str:
+    learner = {**document["learner"], "feature_names": [], "feature_types": []}
+    objective = learner["objective"].items()
+    learner["objective"] = {k: v for k, v in objective if k != "lambdarank_param"}
+    return _digest({**document, "learner": learner})
+
+
+#: The checksums by their names in files, each of a document without a checksum.
+_CHECKSUMS = {"digest": _digest, "prediction_digest": _prediction_digest}
+
+
 def _loads(data: bytes) -> Any:
     start = data[:64].lstrip(b" \t\r\n")[:2]
     if not data:
@@ -144,10 +161,11 @@ def _loads(data: bytes) -> Any:
     return json_text.loads(data) if start[1:] in b'" \t\r\n' else ubjson.loads(data)
 
 
-def save(model: Model, path: str | os.PathLike[str]) -> None:
+def save(model: Model, path: str | os.PathLike[str], checksum: str = "digest") -> None:
     """Write `model` to the file `path`, in the format of its suffix .json or .ubj.
 
     The file is replaced atomically: after an error, `path` still has its old content.
+    For `checksum` see `encode`.
 
     Raises
     ------
@@ -161,7 +179,7 @@ def save(model: Model, path: str | os.PathLike[str]) -> None:
             "use the suffix .json or .ubj",
             code=ErrorCode.UNKNOWN_FILE_FORMAT,
         )
-    replace_file(path, [encode(model, format)])
+    replace_file(path, [encode(model, format, checksum)])
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -172,7 +190,8 @@ def load(path: str | os.PathLike[str]) -> Model:
     ModelFileError
         If the file is not a valid model file; see `decode`.
     """
-    data = Path(path).read_bytes()
+    with naming(path):
+        data = Path(path).read_bytes()
     try:
         return decode(data)
     except ModelFileError as error:

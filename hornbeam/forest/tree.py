@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,7 @@ __all__ = [
     "deleted_nodes",
     "roots_and_depths",
     "split_trees",
+    "with_equal_leaves",
 ]
 
 
@@ -132,6 +133,40 @@ def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
         for name, dtype in _DTYPES.items()
     }
     return Tree(**columns), starts
+
+
+def with_equal_leaves(trees: Sequence[Tree], outputs: Sequence[int]) -> Sequence[Tree]:
+    """Return the trees with leaves of the same size.
+
+    Among multi-output trees the values and weights of a tree of one output become
+    vectors, with zeros for the other outputs.
+
+    Parameters
+    ----------
+    trees, outputs
+        Trees, and the output that each adds to.
+    """
+    size = max((tree.leaf_size for tree in trees), default=1)
+    if all(tree.leaf_size == size for tree in trees):
+        return trees
+    return [
+        tree
+        if tree.leaf_size == size
+        else replace(
+            tree,
+            value=_in_column(tree.value, output, size),
+            weight=_in_column(tree.weight, output, size),
+        )
+        for tree, output in zip(trees, outputs, strict=True)
+    ]
+
+
+def _in_column(
+    values: NDArray[np.float32], column: int, columns: int
+) -> NDArray[np.float32]:
+    table = np.zeros((values.size, columns), np.float32)
+    table[:, column] = values
+    return table
 
 
 def split_trees(nodes: Tree, starts: NDArray[np.int64]) -> list[Tree]:

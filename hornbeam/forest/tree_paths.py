@@ -10,7 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.forest.layout import Layout
-from hornbeam.forest.tree import Tree, concatenate_trees, roots_and_depths
+from hornbeam.forest.tree import (
+    Tree,
+    concatenate_trees,
+    roots_and_depths,
+    with_equal_leaves,
+)
 from hornbeam.kernels.layout import EDGE_DTYPE, PATHS_DTYPE
 from hornbeam.kernels.predict import FEATURE
 
@@ -39,7 +44,8 @@ class TreePaths(NamedTuple):
     @classmethod
     def of(cls, trees: Sequence[Tree], layout: Layout) -> TreePaths:
         """Return the paths of `trees`, whose nodes `layout` contains."""
-        joined, starts = concatenate_trees(trees)
+        outputs = layout.roots[:, 2].tolist()
+        joined, starts = concatenate_trees(with_equal_leaves(trees, outputs))
         roots, sizes = starts[:-1], np.diff(starts)
         offsets = np.repeat(roots, sizes)
         parent = np.where(joined.parent < 0, -1, joined.parent + offsets)

@@ -16,11 +16,10 @@ from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, roots_and_depths
 from hornbeam.objectives.registry import find, names
-from hornbeam.params import Parameters
+from hornbeam.params import MAX_OUTPUTS, Parameters
 
 __all__ = [
     "MAX_FEATURES",
-    "MAX_OUTPUTS",
     "UnsupportedModelError",
     "category_limits",
     "check_features",
@@ -31,8 +30,6 @@ __all__ = [
 
 # Deeper than any grown tree, and still fast to traverse for one row.
 MAX_DEPTH = 65_535
-# Arrays of this size are allocated before any tree is read.
-MAX_OUTPUTS = 1 << 20
 # Features are int32, and 2**31 - 1 marks a deleted node.
 MAX_FEATURES = (1 << 31) - 2
 
@@ -285,10 +282,10 @@ def _check_rounds(model: Model) -> None:
         )
     for number, tree in enumerate(model.trees):
         size = tree.leaf_size
-        if size != model.leaf_size or size not in (1, model.n_outputs):
+        if size not in (1, model.n_outputs):
             raise ModelFileError(
-                f"trees[{number}] has {size} values per leaf, the first tree "
-                f"{model.leaf_size}, and the model has {model.n_outputs} outputs",
+                f"trees[{number}] has {size} values per leaf, and the model has "
+                f"{model.n_outputs} outputs",
                 code=ErrorCode.MODEL_FILE_INCONSISTENT,
             )
     starts = model.round_starts
@@ -305,6 +302,7 @@ def normalize_nodes(
     starts: NDArray[np.int64],
     num_feature: int,
     limits: NDArray[np.int64] | None,
+    names: Sequence[str],
 ) -> Tree:
     """Return the validated nodes of concatenated trees, with unused entries reset.
 
@@ -319,6 +317,8 @@ def normalize_nodes(
         Number of features of the model.
     limits
         See `category_limits`.
+    names
+        What error messages call each tree.
 
     Raises
     ------
@@ -337,7 +337,7 @@ def normalize_nodes(
         if wrong.any():
             i = int(np.argmax(wrong))
             raise ModelFileError(
-                f"trees[{tree[i]}], node {i - root[i]}: {what.format(values[i])}",
+                f"{names[tree[i]]}, node {i - root[i]}: {what.format(values[i])}",
                 code=ErrorCode.MODEL_FILE_INVALID_TREE,
             )
 

@@ -71,6 +71,8 @@ class LossRows(NamedTuple):
     leaf_of, leaf_values
         The leaf of each row, (rows,) uint32, and the values of leaves that are added to
         the margins first, (outputs, leaves) float32; (0,) and (outputs, 0) if none are.
+    single
+        Whether these sums are rounded to float32.
     """
 
     margins: NDArray[np.float64]
@@ -78,6 +80,7 @@ class LossRows(NamedTuple):
     weights: NDArray[np.float64]
     leaf_of: NDArray[np.uint32]
     leaf_values: NDArray[np.float32]
+    single: bool
 
     @classmethod
     def of(
@@ -85,6 +88,7 @@ class LossRows(NamedTuple):
         margins: NDArray[np.float64],
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
+        single: bool = False,
     ) -> LossRows:
         """Return rows whose margins are complete; weights of None are all ones."""
         return cls(
@@ -93,6 +97,7 @@ class LossRows(NamedTuple):
             np.empty(0) if weights is None else weights,
             np.empty(0, np.uint32),
             np.empty((len(margins), 0), np.float32),
+            single,
         )
 
 
@@ -180,7 +185,7 @@ def raise_largest(largest, values):
 def _complete_margins(k, begin, end, rows):
     """Add the leaf values that the margins of a lane of rows lack."""
     margins = rows.margins[k, begin:end]
-    add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins)
+    add_values(rows.leaf_of[begin:end], rows.leaf_values[k], margins, rows.single)
 
 
 @inline_view

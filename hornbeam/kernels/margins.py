@@ -39,10 +39,18 @@ _NO_DOUBLE = np.empty((0, 1), np.float64)
 
 
 @inline
-def add_values(leaf_of, values, margins):
-    """Add the value of each row's leaf to its margin; (0,) leaves: add nothing."""
-    for i in range(leaf_of.size):
-        margins[i] += np.float64(values[np.uint64(leaf_of[i])])
+def add_values(leaf_of, values, margins, single):
+    """Add the value of each row's leaf to its margin; (0,) leaves: add nothing.
+
+    Sums are rounded to float32 if `single`.
+    """
+    if single:
+        for i in range(leaf_of.size):
+            total = margins[i] + np.float64(values[np.uint64(leaf_of[i])])
+            margins[i] = np.float64(np.float32(total))
+    else:
+        for i in range(leaf_of.size):
+            margins[i] += np.float64(values[np.uint64(leaf_of[i])])
 
 
 @inline
@@ -67,10 +75,11 @@ def add_leaf_values(
     leaf_of,  # (rows,) uint32
     values,  # (leaves,) float32
     margins,  # (rows,) float64, in and out
+    single,  # whether sums are rounded to float32
 ):
     """Add the leaf value of each row to its margin."""
     task = next_task(sync, 0)
     while task * TASK_ROWS < leaf_of.size:
         begin, end = task * TASK_ROWS, min((task + 1) * TASK_ROWS, leaf_of.size)
-        add_values(leaf_of[begin:end], values, margins[begin:end])
+        add_values(leaf_of[begin:end], values, margins[begin:end], single)
         task = next_task(sync, 0)

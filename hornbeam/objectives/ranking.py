@@ -86,6 +86,8 @@ class Ranking(Objective):
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         self._groups: _Groups | None = None
+        #: Whether groups without any pair are an error; else all gradients are 0.
+        self.requires_pairs = True
 
     @classmethod
     def warm_up_fields(cls, classes: NDArray[Any]) -> dict[str, Any]:
@@ -125,7 +127,7 @@ class Ranking(Objective):
     ) -> _Groups:
         (labels,) = self.targets_of(info)
         pointers, weights = info.groups()
-        if not _has_pairs(labels, pointers):
+        if self.requires_pairs and not _has_pairs(labels, pointers):
             raise DataError(
                 f"no group has rows with different labels, so {self.name} has no pairs "
                 "to learn from; pass groups of several rows, with qid or group",

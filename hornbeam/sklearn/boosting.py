@@ -116,6 +116,7 @@ class BoostingEstimator(ModelEstimator):
         unseen: str | None = None,
         multi_strategy: str | None = None,
         sketch_outputs: int | None = None,
+        margin_type: str | None = None,
         eval_metric: str | Sequence[str] | MetricFunction | None = None,
         early_stopping_rounds: int | None = None,
         callbacks: Sequence[TrainingCallback] | None = None,
@@ -191,6 +192,7 @@ class BoostingEstimator(ModelEstimator):
         self.unseen = unseen
         self.multi_strategy = multi_strategy
         self.sketch_outputs = sketch_outputs
+        self.margin_type = margin_type
         self.eval_metric = eval_metric
         self.early_stopping_rounds = early_stopping_rounds
         self.callbacks = callbacks

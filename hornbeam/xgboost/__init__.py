@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hornbeam.lazy import names_from
 
 if TYPE_CHECKING:
-    from hornbeam.xgboost import collective
+    from hornbeam.xgboost import collective, interpret
     from hornbeam.xgboost.booster import Booster
     from hornbeam.xgboost.config import config_context, get_config, set_config
     from hornbeam.xgboost.core import build_info
@@ -55,6 +55,7 @@ __all__ = [
     "config_context",
     "cv",
     "get_config",
+    "interpret",
     "plot_importance",
     "plot_tree",
     "set_config",
@@ -95,6 +96,7 @@ _MODULES = (
     "core",
     "dask",
     "data",
+    "interpret",
     "objective",
     "plotting",
     "sklearn",

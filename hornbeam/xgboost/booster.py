@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +18,26 @@ from hornbeam.boosting.learner import parameters_of
 from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.schema import check_names
-from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
-from hornbeam.files import replace_file
+from hornbeam.data.schema import check_names, check_types
+from hornbeam.distributed.group import training_group
+from hornbeam.distributed.group_training import (
+    GroupEvaluator,
+    GroupMarginCache,
+    GroupTrainer,
+)
+from hornbeam.errors import DataError, ErrorCode, ModelFileError, ParameterError
+from hornbeam.files import naming, replace_file
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model_file import decode_as_xgboost
 from hornbeam.forest.validation import UnsupportedModelError
+from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.registry import create as create_objective
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.xgboost.booster_config import config_tree, iter_params, params_from_config
 from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import is_dataframe
 from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.dmatrix import DMatrix as _XGBoostDMatrix
 from hornbeam.xgboost.error_messages import with_xgboost_messages
 from hornbeam.xgboost.learner import XGBoostLearner, XGBoostPredictor
 from hornbeam.xgboost.objective import (
@@ -69,6 +77,10 @@ class Booster(_Booster):
         The initial model: a path, the bytes of a file, or another booster.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+    # Code written for XGBoost edits names and training parameters in files.
+    _checksum: ClassVar[str] = "prediction_digest"
+
     def __init__(
         self,
         params: ParameterSource | None = None,
@@ -84,9 +96,9 @@ class Booster(_Booster):
         self._loaded_params = Parameters()
         #: The number of label columns, which sets the number of targets.
         self._n_labels = max((data.n_targets for data in cache or ()), default=0)
-        #: Whether `_given` is configured, and the unused parameters in it.
+        #: Whether `_given` is configured, and the warnings about it.
         self._is_configured = True
-        self._unused: list[str] = []
+        self._warnings: list[str] = []
         #: Whether rounds were added since the model was loaded.
         self._has_new_rounds = False
         super().__init__(None, cache)
@@ -129,13 +141,27 @@ class Booster(_Booster):
             self._is_configured = False
 
     def _compose(self, parameters: Parameters) -> None:
-        learner = XGBoostLearner(parameters)
-        predictor = XGBoostPredictor(learner)
-        cache = MarginCache(learner, predictor)
-        self._learner: XGBoostLearner = learner
-        self._predictor = predictor
-        self._trainer = Trainer(learner, predictor, cache)
-        self._evaluator = Evaluator(learner, predictor, cache)
+        self._learner: XGBoostLearner = XGBoostLearner(parameters)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Train and evaluate with the group that this process is in, if any."""
+        learner, self._group = self._learner, training_group()
+        predictor = self._predictor = XGBoostPredictor(learner)
+        if self._group is None:
+            cache = MarginCache(learner, predictor)
+            self._trainer = Trainer(learner, predictor, cache)
+            self._evaluator = Evaluator(learner, predictor, cache)
+            return
+        cache = GroupMarginCache(learner, predictor, self._group)
+        self._trainer = GroupTrainer(learner, predictor, cache, self._group)
+        self._evaluator = GroupEvaluator(learner, predictor, cache, self._group)
+
+    def _follow_group(self) -> None:
+        """Start over with the matrices if this process has joined a group, or left."""
+        if self._group is not training_group():
+            self._connect()
+            self._trainer.configure()
 
     def _keep_default_metric(self) -> None:
         """Set `eval_metric` of a trained model to the default metric, if it is not set.
@@ -152,9 +178,11 @@ class Booster(_Booster):
             return
         # First the parameters that select components, then those of the components.
         rounds = self.model.n_rounds
-        before = (
-            parameters_of(self.model, Parameters()) if rounds else self._loaded_params
-        )
+        before = self._loaded_params
+        if rounds:
+            # The strategy may change, and files do not contain it.
+            default = {"multi_strategy": Parameters().multi_strategy}
+            before = parameters_of(self.model, Parameters()).updated(default)
         self._configure(
             self._with_num_target(before.updated(self._hornbeam_params())),
             self._learner.loss,
@@ -165,11 +193,33 @@ class Booster(_Booster):
         if rounds and "base_score" in self._given:
             self._set_base_score(self._given["base_score"])
         self._is_configured = True
+        found = self._doubts(names) if self.params.verbosity > 0 else []
+        for message in found:
+            if message not in self._warnings:
+                _warn(message)
+        self._warnings = found
+
+    def _doubts(self, names: Collection[str]) -> list[str]:
+        """Return the warnings about the parameters that were set.
+
+        Parameters
+        ----------
+        names
+            The names of the parameters that the model uses.
+        """
+        found = []
+        if "updater" in self._given and self.params.booster != "gblinear":
+            found.append(
+                "WARNING: You have manually specified the `updater` parameter. The "
+                "`tree_method` parameter will be ignored. Incorrect sequence of "
+                "updaters will produce undefined behavior. For common uses, we "
+                "recommend using `tree_method` parameter instead."
+            )
         lost = unused_params(self._given, names)
-        if lost != self._unused and self.params.verbosity > 0 and self._validates():
+        if lost and self._validates():
             listed = ", ".join(f'"{name}"' for name in lost)
-            _warn(f"WARNING: \nParameters: {{ {listed} }} are not used.\n")
-        self._unused = lost
+            found.append(f"WARNING: \nParameters: {{ {listed} }} are not used.\n")
+        return found
 
     def resolved(self, n_labels: int) -> dict[str, Any]:
         """Return the parameters that were set and are used, by Hornbeam's names.
@@ -229,13 +279,7 @@ class Booster(_Booster):
 
     def load_config(self, config: str) -> None:
         """Set the parameters of a configuration from `save_config`."""
-        tree = json.loads(config)
-        if "learner" not in tree:
-            raise ParameterError(
-                "the configuration has no 'learner'; pass the result of save_config",
-                code=ErrorCode.INVALID_CONFIGURATION,
-            )
-        self._given.update(params_from_config(tree))
+        self._given.update(params_from_config(config))
         self._is_configured = False
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
@@ -268,15 +312,35 @@ class Booster(_Booster):
         """
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
+        self._follow_group()
         self._ensure_configured_for(dtrain)
+        if dtrain.n_rows == 0 and self._group is None:
+            self._update_without_rows(dtrain, iteration)
+            return
         has_vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
         super().update(
             dtrain, iteration, gradient_function(fobj, iteration, has_vectors)
         )
         self._has_new_rounds = True
 
+    def _update_without_rows(self, dtrain: DMatrix, iteration: int) -> None:
+        """Add a round of data without rows, which has trees of one leaf of 0."""
+        is_first = self.model.n_rounds == 0
+        zeros = np.zeros((1, self.model.n_outputs))
+        missing_row = cast(_XGBoostDMatrix, dtrain).missing_row
+        super().boost(missing_row, iteration, grad=zeros, hess=zeros)
+        if is_first and self._learner.objective.link.name == "identity":
+            self._set_base_score(self._given.get("base_score", 0.0))
+        self._has_new_rounds = True
+
     def _ensure_configured_for(self, dtrain: DMatrix) -> None:
         """Configure the booster for the labels and features of the training data."""
+        if dtrain.n_features == 0:
+            raise DataError(
+                "0 feature is supplied.  Are you using raw Booster interface?\n"
+                "the training data has no columns; pass at least one",
+                code=ErrorCode.EMPTY_DATA,
+            )
         if dtrain.n_targets != self._n_labels:
             self._n_labels, self._is_configured = dtrain.n_targets, False
         self._ensure_configured()
@@ -284,6 +348,15 @@ class Booster(_Booster):
             self.model.feature_names = dtrain.feature_names or []
             self.model.feature_types = dtrain.feature_types or []
         self._learner.validate_features(dtrain.feature_names)
+        expected = self.model.num_feature if self.model.n_rounds else dtrain.n_features
+        if dtrain.n_features != expected:
+            raise DataError(
+                f"the training data has {dtrain.n_features} columns and the model "
+                f"{expected} features; continue with the columns it was trained on",
+                code=ErrorCode.FEATURE_SHAPE_MISMATCH,
+                expected=expected,
+                got=dtrain.n_features,
+            )
 
     @with_xgboost_messages
     def boost(
@@ -323,7 +396,11 @@ class Booster(_Booster):
                 "objective should have a valid value.",
                 code=ErrorCode.MISSING_PARAMETER,
             )
+        self._follow_group()
         self._ensure_configured_for(dtrain)
+        if dtrain.n_rows == 0 and self._group is None:
+            self._update_without_rows(dtrain, iteration)
+            return
         grad, hess = reshape_gradients(grad, hess, dtrain.num_row())
         super().boost(dtrain, iteration, grad=grad, hess=hess)
         self._has_new_rounds = True
@@ -376,9 +453,15 @@ class Booster(_Booster):
 
         Values of a custom metric are rounded to six decimals, as in XGBoost.
         """
+        self._follow_group()
         self._ensure_configured()
         scores = []
         for data, name in evals:
+            if data.n_rows == 0 and self._group is None:
+                for metric in self.metrics:
+                    empty = 1.0 if isinstance(metric, RankingMetric) else 0.0
+                    scores.append((f"{name}-{metric.name}", empty))
+                continue
             found = super().measure(
                 [(data, name)], float32_metric(feval), output_margin
             )
@@ -528,13 +611,12 @@ class Booster(_Booster):
         if isinstance(fname, str | os.PathLike):
             path = Path(fname).expanduser()
             fname = path
-            if path.suffix not in _FORMATS:
-                fname = path.read_bytes()
-                guess = (
-                    "JSON (`json`)"
-                    if fname[1:2] in _JSON_SECOND_BYTES
-                    else "UBJSON (`ubj`)"
-                )
+            if path.suffix.lower() in _FORMATS:
+                _check_suffix(path)
+            else:
+                with naming(path):
+                    fname = path.read_bytes()
+                guess = "JSON (`json`)" if _is_json(fname) else "UBJSON (`ubj`)"
                 _warn(
                     f"Unknown file format: `{path.suffix[1:]}`. Using {guess} as a "
                     "guess."
@@ -576,21 +658,22 @@ class Booster(_Booster):
         """
         if not isinstance(fname, str | os.PathLike):
             raise TypeError("fname must be a string or os PathLike")
-        self._ensure_configured()
         path = Path(fname).expanduser()
-        if path.suffix in _FORMATS:
-            super().save_model(path)
+        kind = path.suffix.lower()
+        if kind in _FORMATS:
+            replace_file(path, [memoryview(self.save_raw(kind[1:]))])
             return
         _warn(
             "Saving model in the UBJSON format as default.  You can use a file "
             "extension: `json` or `ubj` to choose between formats."
         )
-        replace_file(path, [bytes(super().save_raw())])
+        replace_file(path, [memoryview(self.save_raw())])
 
     @with_xgboost_messages
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
         """Return the bytes of a model file in the format ``"ubj"`` or ``"json"``."""
         self._ensure_configured()
+        FeatureMap.of(self.model)  # raises an error for another number of names
         return super().save_raw(raw_format)
 
     def __getitem__(self, val: Any) -> Booster:
@@ -688,8 +771,18 @@ class Booster(_Booster):
     @feature_names.setter
     @with_xgboost_messages
     def feature_names(self, names: Sequence[str] | None) -> None:
-        n_features = self.model.num_feature or len(names or ())
-        self.model.feature_names = check_names(names, n_features) or []
+        # As in XGBoost, their number is checked when they are used or saved.
+        self.model.feature_names = check_names(names, len(names or ())) or []
+
+    @property
+    def feature_types(self) -> list[str] | None:
+        """The feature types; None if they are unknown."""
+        return super().feature_types
+
+    @feature_types.setter
+    @with_xgboost_messages
+    def feature_types(self, types: Sequence[str] | None) -> None:
+        self.model.feature_types = check_types(types, len(types or ())) or []
 
     @property
     def best_iteration(self) -> int:
@@ -708,6 +801,25 @@ class Booster(_Booster):
     @best_score.setter
     def best_score(self, score: float) -> None:
         self.set_attr(best_score=score)
+
+
+def _is_json(start: bytes) -> bool:
+    return start[1:2] in _JSON_SECOND_BYTES
+
+
+def _check_suffix(path: Path) -> None:
+    """Raise a `ModelFileError` if a model file is of the other format."""
+    if not path.is_file():
+        return
+    with naming(path), path.open("rb") as file:
+        start = file.read(2)
+    if start[:1] == b"{" and _is_json(start) != (path.suffix.lower() == ".json"):
+        expected = "L" if _is_json(start) else '"'
+        raise ModelFileError(
+            f'{path}: Expecting: "{expected}" after "{{": the file is '
+            f"{'JSON' if _is_json(start) else 'UBJSON'}; rename it",
+            code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+        )
 
 
 def _warn(message: str) -> None:

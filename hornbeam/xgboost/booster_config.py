@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.config import spelled
 from hornbeam.objectives.registry import config_groups
 from hornbeam.params import Parameters
@@ -155,6 +156,7 @@ _UPDATER_PARAMS = {
 _METRIC_PARAMS = {
     "mphe": "pseudo_huber_param",
     "quantile": "quantile_loss_param",
+    "expectile": "expectile_loss_param",
     "aft-nloglik": "aft_loss_param",
     "ndcg": "lambdarank_param",
     "map": "lambdarank_param",
@@ -235,7 +237,13 @@ def _value_text(row: _Field, p: Parameters, given: Given) -> str:
         return value
     if row.default is None:
         return row.to_text(getattr(p, row.field or row.name))
-    return row.to_text(row.default if value is None else value)
+    try:
+        return row.to_text(row.default if value is None else value)
+    except ValueError:
+        raise ParameterError(
+            f"{row.name} is {value!r:.60}, which is not a number",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        ) from None
 
 
 def _gradient_booster(booster: Booster, given: Given) -> dict[str, Any]:
@@ -330,16 +338,40 @@ def iter_params(tree: Any) -> Iterator[tuple[str, str]]:
                 yield from iter_params(part)
 
 
-def params_from_config(tree: Any) -> dict[str, Any]:
-    """Return the parameters that, when set, give this configuration."""
-    learner = tree["learner"]
+def params_from_config(config: str) -> dict[str, Any]:
+    """Return the parameters that, when set, give this configuration.
+
+    Raises a `ParameterError` if it is not one that `save_config` returns.
+    """
+    try:
+        return _read_params(json.loads(config)["learner"])
+    except (
+        *(AttributeError, KeyError, RecursionError),
+        *(TypeError, ValueError),
+    ) as error:
+        raise ParameterError(
+            f"the configuration is not a result of save_config ({error!r:.200}); pass "
+            "one as it was returned",
+            code=ErrorCode.INVALID_CONFIGURATION,
+        ) from None
+
+
+def _read_params(learner: Any) -> dict[str, Any]:
     values: dict[str, Any] = {
         name: value
         for name, value in iter_params(learner)
         if name not in _READ_ONLY and value != spelled(None)
     }
-    trees = learner["gradient_booster"]
-    trees = trees.get("gbtree", trees)
+    values.pop("rng_state", None)  # of XGBoost 3.4
+    booster = learner["gradient_booster"]
+    trees = booster.get("gbtree", booster)
+    if booster["name"] == "gbtree" and "dart_train_param" in booster:
+        # Of XGBoost 3.4, whose gbtree also drops trees.
+        dropout = booster["dart_train_param"]
+        if float(dropout["rate_drop"]) > 0.0 or dropout["one_drop"] == "1":
+            values["booster"] = "dart"
+        else:
+            values = {k: v for k, v in values.items() if k not in dropout}
     if not trees.get("specified_updater", True):
         values = {
             k: v for k, v in values.items() if k not in ("updater", "updater_seq")

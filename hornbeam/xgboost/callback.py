@@ -15,7 +15,9 @@ from hornbeam.callbacks import (
 from hornbeam.callbacks import (
     LearningRateScheduler,
     TrainingCallback,
-    TrainingCheckPoint,
+)
+from hornbeam.callbacks import (
+    TrainingCheckPoint as _TrainingCheckPoint,
 )
 from hornbeam.callbacks.base import EvalsLog, Score
 from hornbeam.errors import DataError, ErrorCode, ParameterError
@@ -110,6 +112,12 @@ class EarlyStopping(_EarlyStopping):
                 "Must have at least 1 validation dataset for early stopping.",
                 code=ErrorCode.EVALS_MISSING,
             )
+        if self.save_best and model.model.linear is not None:
+            raise ParameterError(
+                "`save_best` is not applicable to the current booster: a linear model "
+                "has no rounds to choose from",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
         return super().after_iteration(model, epoch, evals_log)
 
     def _update_best(self, model: Any, evals_log: EvalsLog) -> bool:
@@ -130,7 +138,7 @@ class EvaluationMonitor(TrainingCallback):
     Parameters
     ----------
     rank
-        The worker that prints; there is only worker 0.
+        The worker of a group that prints.
     period
         The number of rounds between lines; the last round is always printed.
     show_stdv
@@ -182,3 +190,15 @@ class EvaluationMonitor(TrainingCallback):
             return f"{score:.5f}"
         mean, deviation = score
         return f"{mean:.5f}+{deviation:.5f}" if self.show_stdv else f"{mean:.5f}"
+
+
+class TrainingCheckPoint(_TrainingCheckPoint):
+    """Save the model every `interval` rounds; in a group only worker 0 does.
+
+    The arguments are those of `hornbeam.TrainingCheckPoint`.
+    """
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+        if get_rank() != 0:
+            return False
+        return super().after_iteration(model, epoch, evals_log)

@@ -1,21 +1,24 @@
-"""XGBoost's collective communication, for a group of one worker.
+"""XGBoost's collective communication between the processes of a group.
 
-Hornbeam does not train on such a group: on a Dask cluster the client calls the workers
-(`hornbeam.dask`). These functions return the results for a single worker.
+A `RabitTracker` gathers the processes; `init` joins them. Matrices that are then made,
+and boosters that are trained, are those of the rows of all processes together.
 """
 
 from __future__ import annotations
 
+import pickle
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, unique
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.distributed.group import active_group, join, leave
 from hornbeam.errors import ErrorCode
-from hornbeam.xgboost.error_messages import XGBoostError
+from hornbeam.xgboost.error_messages import XGBoostError, with_xgboost_messages
 
 __all__ = [
     "CommunicatorContext",
@@ -34,17 +37,30 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_ArgVals: TypeAlias = int | str | None
+_Args: TypeAlias = dict[str, _ArgVals]
+
+#: XGBoost's defaults of ``dmlc_retry`` and ``dmlc_timeout``.
+_RETRY, _TIMEOUT = 3, 300
 
 
 @dataclass
 class Config:
-    """Settings of the connections between workers; all are optional."""
+    """Settings of the connections between workers; all are optional.
+
+    Attributes
+    ----------
+    worker_port
+        The port that other processes connect to, or a function that each worker calls
+        for it (XGBoost 3.4).
+    """
 
     retry: int | None = None
     timeout: int | None = None
     tracker_host_ip: str | None = None
     tracker_port: int | None = None
     tracker_timeout: int | None = None
+    worker_port: int | Callable[[], int] | None = None
 
     def get_comm_config(self, args: dict[str, Any]) -> dict[str, Any]:
         """Return `args` with the settings added as arguments of `init`."""
@@ -52,6 +68,13 @@ class Config:
             args["dmlc_retry"] = self.retry
         if self.timeout is not None:
             args["dmlc_timeout"] = self.timeout
+        return args
+
+    def update_worker_args(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Return `args` with the settings of one worker added."""
+        port = self.worker_port
+        if port is not None:
+            args["dmlc_worker_port"] = port() if callable(port) else port
         return args
 
 
@@ -67,48 +90,95 @@ class Op(IntEnum):
     BITWISE_XOR = 5
 
 
-def init(**args: int | str | None) -> None:
-    """Join a group of one worker.
+_UFUNCS: dict[Op, np.ufunc] = {
+    Op.MAX: np.maximum,
+    Op.MIN: np.minimum,
+    Op.SUM: np.add,
+    Op.BITWISE_AND: np.bitwise_and,
+    Op.BITWISE_OR: np.bitwise_or,
+    Op.BITWISE_XOR: np.bitwise_xor,
+}
+
+
+@with_xgboost_messages
+def init(**args: _ArgVals) -> None:
+    """Join the group of a tracker.
 
     Parameters
     ----------
     args
-        XGBoost's arguments. More than one worker, or a communicator other than
-        ``"rabit"``, is an error.
+        In lower or upper case: ``dmlc_tracker_uri``, ``dmlc_tracker_port`` and
+        ``dmlc_tracker_token`` of the tracker, which `RabitTracker.worker_args` returns;
+        without them this process is alone. ``dmlc_task_id`` names the process,
+        ``dmlc_retry`` (3) and ``dmlc_timeout`` (300 seconds, 0: no limit) are for
+        connections, ``dmlc_worker_port`` is the port that other processes connect to.
     """
     named = {name.lower(): value for name, value in args.items()}
     kind = named.get("dmlc_communicator") or "rabit"
-    workers = int(named.get("n_workers") or named.get("federated_world_size") or 1)
-    if kind != "rabit" or workers != 1:
+    if kind != "rabit":
         raise XGBoostError(
-            f"only a group of one worker is supported, not dmlc_communicator={kind!r} "
-            f"with {workers}; train on a cluster with hornbeam.xgboost.dask",
+            f"dmlc_communicator={kind!r} is not supported, only 'rabit': there is no "
+            "federated learning",
             code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
         )
+    host, token = named.get("dmlc_tracker_uri"), named.get("dmlc_tracker_token")
+    if host is None:
+        leave()
+        return
+    if token is None:
+        raise XGBoostError(
+            "dmlc_tracker_token is missing, by which the processes of a group know "
+            "each other; pass all that RabitTracker.worker_args returns",
+            code=ErrorCode.MISSING_PARAMETER,
+        )
+
+    def number(name: str, default: int) -> int:
+        value = named.get(name)
+        return default if value is None else int(value)
+
+    join(
+        str(host),
+        number("dmlc_tracker_port", 0),
+        str(token),
+        task=str(named.get("dmlc_task_id") or ""),
+        own_port=number("dmlc_worker_port", 0),
+        retries=number("dmlc_retry", _RETRY),
+        timeout=number("dmlc_timeout", _TIMEOUT) or None,
+    )
 
 
 def finalize() -> None:
     """Leave the group."""
+    leave()
 
 
 def get_rank() -> int:
-    """Return the rank of this worker: 0."""
-    return 0
+    """Return the number of this process in the group; 0 without one."""
+    group = active_group()
+    return 0 if group is None else group.rank
 
 
 def get_world_size() -> int:
-    """Return the number of workers: 1."""
-    return 1
+    """Return the number of processes in the group; 1 without one."""
+    group = active_group()
+    return 1 if group is None else group.size
 
 
 def is_distributed() -> bool:
-    """Return whether there are several workers: False."""
-    return False
+    """Return whether this process has joined a group."""
+    return active_group() is not None
 
 
 def communicator_print(msg: Any) -> None:
-    """Print a message, without leading and trailing white space."""
-    print(str(msg).strip(), flush=True)  # noqa: T201
+    """Print a message, without leading and trailing white space.
+
+    In a group it is printed where the tracker is.
+    """
+    text, group = str(msg).strip(), active_group()
+    if group is None:
+        print(text, flush=True)  # noqa: T201
+    else:
+        group.print(f"{text}\n")
 
 
 def get_processor_name() -> str:
@@ -117,29 +187,56 @@ def get_processor_name() -> str:
 
 
 def broadcast(data: T, root: int) -> T:
-    """Return `data` of the worker `root`, which must be 0."""
-    if root != 0:
+    """Return the object that the process `root` passes; others may pass None.
+
+    It is pickled.
+    """
+    group, size = active_group(), get_world_size()
+    if not 0 <= root < size:
         raise XGBoostError(
-            f"there is no worker {root} in a group of one; root must be 0",
+            f"there is no worker {root} in a group of {size}; root must be from 0 to "
+            f"{size - 1}",
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
-    if data is None:
+    if data is None and get_rank() == root:
         raise XGBoostError(
             "need to pass in data when broadcasting", code=ErrorCode.EMPTY_DATA
         )
-    return data
+    if group is None:
+        return data
+
+    def own() -> bytes:
+        return pickle.dumps(data) if group.rank == root else b""
+
+    found = group.combine(f"broadcast from {root}", own, lambda a, b: a or b)
+    return data if group.rank == root else cast(T, pickle.loads(found))
 
 
 def allreduce(data: npt.NDArray[Any], op: Op) -> npt.NDArray[Any]:
-    """Return the reduction over all workers: a flat copy of `data`."""
+    """Return the reduction over all processes of an array: a flat one."""
     if not isinstance(data, np.ndarray):
         raise TypeError("allreduce only takes in numpy.ndarray")
-    Op(op)
-    return data.ravel().copy()
+    if data.dtype.kind not in "fiu":
+        raise TypeError(
+            f"data type {data.dtype} is not supported on the current platform."
+        )
+    op = Op(op)
+    if op >= Op.BITWISE_AND and data.dtype.kind == "f":
+        raise XGBoostError(
+            "Floating point is not supported for bit wise collective operations.",
+            code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
+        )
+    own, group = data.ravel().copy(), active_group()
+    if group is None:
+        return own
+    return group.reduce(f"allreduce {op.name}", own, _UFUNCS[op])
 
 
 def signal_error() -> None:
-    """Raise an error, as on a worker that cannot continue."""
+    """Raise an error, here and in all other processes of the group."""
+    group = active_group()
+    if group is not None:
+        group.fail("it has called signal_error")
     raise XGBoostError(
         "a worker of the group has signalled an error", code=ErrorCode.CLUSTER_FAILURE
     )
@@ -148,18 +245,29 @@ def signal_error() -> None:
 class CommunicatorContext:
     """A context manager that joins the group and leaves it.
 
+    Other processes get an error that leaves the context as the reason why they cannot
+    go on.
+
     Parameters
     ----------
     args
         The arguments of `init`.
     """
 
-    def __init__(self, **args: int | str | None) -> None:
+    def __init__(self, **args: _ArgVals) -> None:
         self.args = args
 
     def __enter__(self) -> dict[str, int | str | None]:
         init(**self.args)
         return self.args
 
-    def __exit__(self, *args: object) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: object) -> None:
+        group = active_group()
+        # The reason why a group failed is known in all its processes.
+        if group is not None and error is not None and not _is_known(error):
+            group.fail(f"{type(error).__name__}: {error}")
         finalize()
+
+
+def _is_known(error: BaseException) -> bool:
+    return isinstance(error, XGBoostError) and error.code == ErrorCode.GROUP_FAILED

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 from hornbeam.errors import ErrorCode
@@ -11,16 +13,24 @@ from hornbeam.xgboost.error_messages import XGBoostError
 
 __all__ = ["config_context", "get_config", "set_config"]
 
-_config: dict[str, Any] = {
-    "nthread": 0,
-    "use_cuda_async_pool": False,
-    "use_rmm": False,
-    "verbosity": 1,
-}
+_DEFAULTS = MappingProxyType(
+    {
+        "nthread": 0,
+        "use_cuda_async_pool": False,
+        "use_rmm": False,
+        "verbosity": 1,
+    }
+)
+#: The parameters of this thread, or of this asynchronous task.
+_config: ContextVar[MappingProxyType[str, Any]] = ContextVar(
+    "hornbeam_xgboost_config", default=_DEFAULTS
+)
 
 
 def set_config(**new_config: Any) -> None:
     """Set global parameters, the defaults of boosters that do not set them.
+
+    As in XGBoost, they are those of this thread: another one begins with the defaults.
 
     Parameters
     ----------
@@ -30,27 +40,25 @@ def set_config(**new_config: Any) -> None:
         GPU. A value of None leaves a parameter unchanged.
     """
     given = {name: value for name, value in new_config.items() if value is not None}
-    unknown = sorted(given.keys() - _config.keys())
+    unknown = sorted(given.keys() - _DEFAULTS.keys())
     if unknown:
         raise XGBoostError(
             f"Unknown global parameters: {{ {', '.join(unknown)} }}; "
-            f"the global parameters are {', '.join(_config)}",
+            f"the global parameters are {', '.join(_DEFAULTS)}",
             code=ErrorCode.UNKNOWN_PARAMETER,
         )
-    _config.update({name: _parse(name, value) for name, value in given.items()})
+    parsed = {name: _parse(name, value) for name, value in given.items()}
+    _config.set(MappingProxyType({**_config.get(), **parsed}))
 
 
 def get_config() -> dict[str, Any]:
     """Return the global parameters."""
-    return dict(_config)
+    return dict(_config.get())
 
 
 @contextmanager
 def config_context(**new_config: Any) -> Iterator[None]:
-    """Return a context manager that sets global parameters and restores them.
-
-    The parameters belong to the process, so only one thread should change them.
-    """
+    """Return a context manager that sets global parameters and restores them."""
     before = get_config()
     set_config(**new_config)
     try:
@@ -61,7 +69,7 @@ def config_context(**new_config: Any) -> Iterator[None]:
 
 def _parse(name: str, value: Any) -> Any:
     text = str(value).strip().lower()
-    if isinstance(_config[name], bool):
+    if isinstance(_DEFAULTS[name], bool):
         if text not in ("true", "false", "0", "1"):
             raise XGBoostError(
                 f"Invalid Parameter format for {name} expect boolean but "

@@ -20,6 +20,8 @@ __all__ = [
     "is_scipy_coo",
     "is_scipy_csc",
     "is_scipy_csr",
+    "pandas_nullable_mapper",
+    "pandas_pyarrow_mapper",
 ]
 
 
@@ -52,9 +54,22 @@ class SingleBatchInternalIter(DataIter):
         self.it = 0
 
 
-_NULLABLE = frozenset(
-    "Int8 Int16 Int32 Int64 UInt8 UInt16 UInt32 UInt64 Float32 Float64 Boolean".split()
-)
+_WIDTHS = ["8", "16", "32", "64"]
+_INTEGERS = [f"{kind}{width}" for kind in ("int", "uint") for width in _WIDTHS]
+#: The feature type of each nullable dtype of pandas, by its name.
+pandas_nullable_mapper = {
+    **{f"Int{width}": "int" for width in _WIDTHS},
+    **{f"UInt{width}": "int" for width in _WIDTHS},
+    **dict.fromkeys(("Float32", "Float64"), "float"),
+    "boolean": "i",
+}
+#: The feature type of each Arrow dtype of pandas, by its name.
+pandas_pyarrow_mapper = {
+    **{f"{name}[pyarrow]": "int" for name in _INTEGERS},
+    **{f"{name}[pyarrow]": "float" for name in ("float", "double")},
+    **{f"{name}[pyarrow]": "float" for name in ("float32", "float64")},
+    "bool[pyarrow]": "i",
+}
 
 
 def is_scipy_csr(data: Any) -> bool:
@@ -101,10 +116,15 @@ def is_pa_ext_categorical_dtype(dtype: Any) -> bool:
 
 def is_nullable_dtype(dtype: Any) -> bool:
     """Return whether this is a nullable dtype of pandas, or a categorical one."""
-    name = type(dtype).__name__
-    return name.removesuffix("Dtype") in _NULLABLE or is_pd_cat_dtype(dtype)
+    name = str(getattr(dtype, "name", ""))
+    return name in pandas_nullable_mapper or is_pd_cat_dtype(dtype)
 
 
 def is_on_cuda(data: Any) -> bool:
     """Return whether the data is in GPU memory."""
     return hasattr(data, "__cuda_array_interface__")
+
+
+def _lazy_load_cudf_is_cat() -> Callable[[Any], bool]:
+    """Return a check for the categorical dtype of cuDF, which is not supported."""
+    return lambda dtype: False

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.data.containers.dispatch import check_categorical
+from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DataSplitMode
 from hornbeam.data.dmatrix import DMatrix as _DMatrix
+from hornbeam.data.labels import FIELDS
 from hornbeam.data.quantile_dmatrix import (
     ExtMemQuantileDMatrix as _ExtMemQuantileDMatrix,
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.data.row_blocks import has_infinite
+from hornbeam.distributed.group import training_group
+from hornbeam.distributed.group_matrix import bin_external_part, bin_matrix
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.xgboost.categories import Categories
-from hornbeam.xgboost.compat import is_dataframe, numeric_labels, to_frame
+from hornbeam.xgboost.compat import (
+    is_dataframe,
+    numeric_labels,
+    to_frame,
+    to_known,
+)
 from hornbeam.xgboost.data import DataIter
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
@@ -28,6 +41,9 @@ from hornbeam.xgboost.meta_info import MetaInfo
 
 if TYPE_CHECKING:
     from hornbeam.binning.bin_table import Binned
+    from hornbeam.binning.cuts import Cuts
+    from hornbeam.data.opening import CacheOptions
+    from hornbeam.data.table import Table
 
 __all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
 
@@ -39,8 +55,12 @@ class DMatrix(_DMatrix):
     `enable_categorical` is False by default. Getters return float32.
     """
 
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+
     # In XGBoost `approx` also trains on batches with a cache.
     _sorts_with_cache = True
+    # In XGBoost training raises the error.
+    _needs_columns = False
     _kind_of_info = MetaInfo
 
     @deprecate_positional_args
@@ -66,7 +86,7 @@ class DMatrix(_DMatrix):
         data_split_mode: DataSplitMode = DataSplitMode.ROW,
     ) -> None:
         super().__init__(
-            to_frame(data),
+            to_known(to_frame(data)),
             numeric_labels(label),
             weight=weight,
             base_margin=base_margin,
@@ -85,6 +105,8 @@ class DMatrix(_DMatrix):
             data_split_mode=data_split_mode,
         )
         self._set_arguments(missing, silent)
+        _check_enabled(data, self.table, enable_categorical)
+        self.table.checks_rows = False
         if not self.table.is_stream and has_infinite(self.table):
             raise DataError(
                 "Input data contains `inf` or a value too large, while `missing` is "
@@ -125,12 +147,20 @@ class DMatrix(_DMatrix):
 
     @with_xgboost_messages
     def set_uint_info(self, field: str, data: Any) -> None:
-        """Set the query groups by ``"group"`` (sizes), ``"qid"`` or ``"group_ptr"``."""
+        """Set the query groups by ``"group"`` (their sizes) or ``"qid"``."""
+        if field == "group_ptr":
+            raise DataError(
+                "the field 'group_ptr' can only be read; set 'group' or 'qid'",
+                code=ErrorCode.UNKNOWN_FIELD,
+                name=field,
+            )
         super().set_uint_info(field, data)
 
     @with_xgboost_messages
     def get_float_info(self, field: str) -> npt.NDArray[Any]:
-        """Return a float field as it was set, in float32."""
+        """Return a float field as it was set, in float32; or ``"group_ptr"``."""
+        if field == "group_ptr":
+            return super().get_uint_info(field)
         return super().get_float_info(field).astype(np.float32)
 
     def get_categories(self, export_to_arrow: bool = False) -> Categories:
@@ -153,8 +183,13 @@ class DMatrix(_DMatrix):
         return super().get_data().astype(np.float32)
 
     @with_xgboost_messages
-    def get_uint_info(self, field: str) -> npt.NDArray[np.uint32]:
-        """Return ``"group_ptr"``: the first row of each group, and the row count."""
+    def get_uint_info(self, field: str) -> npt.NDArray[Any]:
+        """Return ``"group_ptr"``: the first row of each group, and the row count.
+
+        A float field is returned as by `get_float_info`.
+        """
+        if field in FIELDS:
+            return self.get_float_info(field)
         return super().get_uint_info(field)
 
     @with_xgboost_messages
@@ -162,6 +197,54 @@ class DMatrix(_DMatrix):
         """Return (pointers, values) of the cuts, with a lower bound for each column."""
         pointers, values = super().get_quantile_cut()
         return pointers, values.astype(np.float32)
+
+    def _fill(
+        self,
+        table: Table,
+        nthread: int | None,
+        sketch: str,
+        options: CacheOptions | None = None,
+    ) -> None:
+        if options is not None:
+            # As in XGBoost, several matrices may have the same prefix.
+            prefix = os.fspath(cast(str, options.folders))
+            options = replace(options, folders=_own_folder(self, prefix))
+        super()._fill(table, nthread, sketch, options)
+
+    def _build_external(
+        self, options: CacheOptions, max_bin: int, nthread: int
+    ) -> Binned:
+        # As in XGBoost, a matrix of batches can be binned again: in another folder.
+        others = {m: kept for m, kept in self._binned.items() if m != max_bin}
+        if others:
+            folder = _own_folder(self, f"{options.folders}-{max_bin}")
+            options = replace(options, folders=folder)
+        for other in others:
+            del self._binned[other]
+        try:
+            return super()._build_external(options, max_bin, nthread)
+        finally:
+            self._binned = {**others, **self._binned}
+
+    def _bin(self, max_bin: int, nthread: int) -> Binned:
+        group = training_group()
+        if group is not None:
+            return bin_matrix(group, self, max_bin, nthread)
+        if self.n_rows == 0:
+            no_rows = np.empty(0, np.intp)
+            return self.missing_row.binned(max_bin, nthread).take(no_rows)
+        return super()._bin(max_bin, nthread)
+
+    @cached_property
+    def missing_row(self) -> _DMatrix:
+        """A matrix of one row of missing values, which trains as one without rows."""
+        table = ArrayTable(
+            np.full((1, self.n_features), np.nan, np.float32),
+            names=self.table.names,
+            types=self.table.types,
+            categories=self.table.categories,
+        )
+        return _DMatrix.of_table(table, {})
 
     @with_xgboost_messages
     def slice(self, rindex: Any, allow_groups: bool = False) -> _DMatrix:
@@ -184,6 +267,9 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
 
     The arguments are those of `hornbeam.QuantileDMatrix`.
     """
+
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
+    _needs_columns = True
 
     @deprecate_positional_args
     @with_xgboost_messages
@@ -234,6 +320,7 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
             data_split_mode=data_split_mode,
         )
         self._set_arguments(missing, silent)
+        _check_enabled(data, self.table, enable_categorical)
 
     def _bin_like(
         self, ref: _DMatrix, max_bin: int | None, unseen: str
@@ -256,10 +343,12 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
 ):
     """A matrix in external memory: bin indices of features in blocks on disk.
 
-    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`. The cache folder is
-    the `cache_prefix` of the `DataIter`; without one it is a temporary folder, removed
-    with the matrix.
+    The arguments are those of `hornbeam.ExtMemQuantileDMatrix`. The cache is a folder
+    whose name begins with the `cache_prefix` of the `DataIter`; without one it is a
+    temporary folder. It is removed with the matrix.
     """
+
+    __module__ = "hornbeam.xgboost.core"  # by which packages recognise it
 
     @deprecate_positional_args
     @with_xgboost_messages
@@ -278,7 +367,7 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
         _ExtMemQuantileDMatrix.__init__(
             self,
             data,
-            cache=None if data.cache_prefix else _temporary_folder(self),
+            cache=None if data.cache_prefix else _default_prefix(),
             missing=missing,
             nthread=nthread,
             max_bin=max_bin,
@@ -288,6 +377,11 @@ class ExtMemQuantileDMatrix(  # type: ignore[misc]
             cache_host_ratio=cache_host_ratio,
         )
         self._set_arguments(missing, False)
+
+    def _bin_with_cuts(self, cuts: Cuts) -> Binned:
+        if training_group() is None:
+            return super()._bin_with_cuts(cuts)
+        return bin_external_part(self, cuts)
 
 
 def _has_categorical_types(
@@ -299,8 +393,23 @@ def _has_categorical_types(
     return isinstance(feature_types, Sequence) and "c" in feature_types
 
 
-def _temporary_folder(owner: object) -> str:
-    """Return a new folder that is removed when `owner` is garbage-collected."""
-    folder = tempfile.mkdtemp()
+def _check_enabled(data: Any, table: Table, enable_categorical: bool) -> None:
+    """Raise a `DataError` if a frame has categories that are not enabled.
+
+    Types of numeric columns as categories need not be enabled.
+    """
+    if is_dataframe(data) and not table.categories.empty():
+        check_categorical(table, enable_categorical)
+
+
+def _default_prefix() -> str:
+    return os.path.join(tempfile.gettempdir(), "hornbeam")
+
+
+def _own_folder(owner: object, prefix: str) -> str:
+    """Return a new folder ``prefix-...`` that is removed with its owner."""
+    parent = os.path.dirname(os.path.abspath(prefix))
+    os.makedirs(parent, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=f"{os.path.basename(prefix)}-", dir=parent)
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -69,6 +69,8 @@ _MESSAGES = {
     "[, ] or <",
     ErrorCode.INVALID_FEATURE_TYPE: "All feature_types must be one of {{int, float, i, "
     "q, c}}.",
+    ErrorCode.CATEGORICAL_UNSUPPORTED: "{learner} doesn't support categorical "
+    "features.",
     # Matrices and batches
     ErrorCode.NO_BATCHES: "Quantile DMatrix must have at least 1 batch.",
     ErrorCode.BATCH_COLUMNS_MISMATCH: "Inconsistent number of columns.",
@@ -86,7 +88,10 @@ _MESSAGES = {
     ErrorCode.LABEL_NOT_FINITE: "Label contains NaN, infinity or a value too large.",
     ErrorCode.BASE_MARGIN_SIZE_MISMATCH: "Invalid size for `base_margin`.",
     ErrorCode.WEIGHT_SIZE_MISMATCH: "Invalid size of sample weight. Size of weights "
-    "must equal to number of rows.",
+    "must equal to number of rows. Size of weight must equal to the number of query "
+    "groups when ranking group is used.",
+    ErrorCode.WEIGHT_NOT_BY_GROUP: "Size of weight must equal to the number of query "
+    "groups when ranking group is used.",
     ErrorCode.WEIGHT_NEGATIVE: "Weights must be positive values.",
     ErrorCode.GROUP_AND_QID: "Either one of `group` or `qid` should be None.",
     ErrorCode.GROUP_SIZES_MISMATCH: "Invalid query group structure. The number of rows "
@@ -104,8 +109,9 @@ _MESSAGES = {
     ErrorCode.LABEL_NOT_A_CLASS: "SoftmaxMultiClassObj: label must be discrete values "
     "in the range of [0, num_class).",
     ErrorCode.LABEL_NOT_GRADE: "Relevance degress must be lesser than or equal to 31 "
-    "when the exponential NDCG gain function is used. When using relevance degree as "
-    "target, label must be either 0 or positive integer.",
+    "when the exponential NDCG gain function is used. Set `ndcg_exp_gain` to false to "
+    "use custom DCG gain. When using relevance degree as target, label must be either "
+    "0 or positive integer.",
     ErrorCode.LABEL_NOT_RELEVANCE: "map can only be used with binary labels.",
     ErrorCode.INVALID_NUM_CLASS: "value {value} for Parameter num_class should be "
     "greater equal to 1",
@@ -123,6 +129,13 @@ _MESSAGES = {
     ErrorCode.UNKNOWN_EVAL_METRIC: "No metric named: {name}",
     ErrorCode.GRADIENT_SHAPE_MISMATCH: "The number of columns in gradient should be "
     "equal to the number of targets/classes in the model.",
+    # Groups of processes
+    ErrorCode.TRACKER_NOT_BOUND: "Failed to bind socket.",
+    ErrorCode.TRACKER_NOT_FOUND: "Failed to bootstrap the communication. Failed to "
+    "connect to the tracker.",
+    ErrorCode.GROUP_TOKEN_REFUSED: "Failed to bootstrap the communication.",
+    ErrorCode.TRACKER_TIMEOUT: "Timeout waiting for the tracker.",
+    ErrorCode.TRACKER_STOPPED: "Failed to accept connection.",
     # Models
     ErrorCode.FILE_NOT_FOUND: "Opening {path} failed: No such file or directory",
     ErrorCode.ITERATION_RANGE_OUT_OF_BOUNDS: "Out of range for tree layers.",
@@ -159,8 +172,10 @@ def with_xgboost_messages(function: Callable[P, T]) -> Callable[P, T]:
         except OSError as error:
             if error.filename:
                 message = f"Opening {error.filename} failed: {error.strerror}"
-            else:  # raised by Hornbeam, with a message of its own
+            elif isinstance(error, FileNotFoundError):
                 message = f"No such file or directory\n{error}"
+            else:  # raised by Hornbeam, with a message of its own
+                message = str(error)
             raise FileError(message, code=ErrorCode.FILE_NOT_READABLE) from error
 
     return call

@@ -15,6 +15,8 @@ from hornbeam.errors import DataError, ErrorCode
 from hornbeam.metrics.base import Metric
 from hornbeam.metrics.ranking import RankingMetric
 from hornbeam.objectives.base import Objective
+from hornbeam.objectives.compiled import ScalarLoss
+from hornbeam.objectives.ranking import Ranking
 from hornbeam.params import Parameters
 from hornbeam.xgboost.categories import as_category_codes
 from hornbeam.xgboost.compat import is_dataframe, to_frame
@@ -26,7 +28,18 @@ _MAX_RANK = 32
 
 
 class XGBoostLearner(Learner):
-    """A learner with XGBoost's ranking metrics and alignment of features."""
+    """A learner with XGBoost's rankings and alignment of features."""
+
+    def create_objective(
+        self, parameters: Parameters, loss: ScalarLoss | None
+    ) -> Objective:
+        objective = super().create_objective(parameters, loss)
+        if isinstance(objective, Ranking):
+            objective.requires_pairs = False
+        return objective
+
+    def check_strategy(self, parameters: Parameters, objective: Objective) -> None:
+        """Allow any leaf size: `multi_strategy` may change from round to round."""
 
     def create_metrics(
         self, parameters: Parameters, objective: Objective

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.data.labels import FIELDS, read_numbers
+from hornbeam.data.labels import FIELDS, read_numbers, read_whole
 from hornbeam.data.meta_info import GROUPINGS
 from hornbeam.data.meta_info import MetaInfo as _MetaInfo
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["MetaInfo"]
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 #: Fields with several columns, which may be given flat or as one row.
 _MULTI_COLUMN = tuple(name for name, field in FIELDS.items() if field.wide)
@@ -25,8 +26,9 @@ class MetaInfo(_MetaInfo):
     """Labels, weights, base margins, label bounds and query groups of a matrix.
 
     Differences from the base class: labels and base margins of several columns may be
-    flat, an empty array removes a field, and group weights may be set before the
-    groups.
+    flat, an empty array removes a field, and weights of a matrix with groups are those
+    of the groups, which may be set later. Sizes of groups are compared with the number
+    of rows when they are used.
     """
 
     #: Group weights set before the groups, and the error if no groups follow.
@@ -37,6 +39,16 @@ class MetaInfo(_MetaInfo):
         """The weight of each row, (rows,); None if no weights are set."""
         if self._pending_weight is not None:
             raise self._pending_weight[1]
+        self._check_group_sizes()
+        weights, pointers = self["weight"], self.group_ptr
+        if weights is None or pointers is None:
+            return self._row_weights
+        if len(weights) != len(pointers) - 1:
+            raise DataError(
+                f"weight has {len(weights)} values for {len(pointers) - 1} groups; "
+                "pass one for each group",
+                code=ErrorCode.WEIGHT_NOT_BY_GROUP,
+            )
         return self._row_weights
 
     @row_weights.setter
@@ -51,7 +63,25 @@ class MetaInfo(_MetaInfo):
     def take(self, rows: npt.NDArray[np.intp]) -> _MetaInfo:
         if self._pending_weight is not None:
             raise self._pending_weight[1]
+        self._check_group_sizes()
         return super().take(rows)
+
+    def groups(self) -> tuple[Integers, Floats | None]:
+        self._check_group_sizes()
+        return super().groups()
+
+    def _pointers(self, given: Mapping[str, Any]) -> Integers | None:
+        try:
+            return super()._pointers(given)
+        except DataError as error:
+            if error.code != ErrorCode.GROUP_SIZES_MISMATCH:
+                raise
+            sizes = read_whole(given["group"], "group")
+            return np.append(0, np.cumsum(sizes, dtype=np.int64))
+
+    def _check_group_sizes(self) -> None:
+        if self.group_ptr is not None and self.group_ptr[-1] != self.n_rows:
+            super()._pointers({"group": np.diff(self.group_ptr)})
 
     def set(self, given: Mapping[str, Any], *, whole: bool = True) -> None:
         given = {name: value for name, value in given.items() if value is not None}

@@ -95,19 +95,29 @@ def hornbeam_params(
 
 
 def _resolve_shape(values: dict[str, Any], given: Given) -> None:
-    if int(given.get("num_class", 0)) > 1 and "objective" not in given:
+    num_class = given.get("num_class", 0)
+    several = _is_parsable("float", num_class) and float(num_class) > 1
+    if several and "objective" not in given:
         values["objective"] = "multi:softmax"
     if values.get("objective") == "count:poisson":
         values.setdefault("max_delta_step", given.get("max_delta_step", 0.7))
     if "updater" in values:
-        # Histogram trees are pruned while they grow, and there are no other workers
-        # to synchronise with.
-        updater = str(values["updater"]).replace("histmaker,prune", "histmaker")
-        if updater.startswith("grow_"):
-            updater = updater.removesuffix(",sync")
-        values["updater"] = updater
-        if updater.startswith("grow_"):
+        values["updater"] = _updater(str(values["updater"]))
+        if values["updater"].startswith("grow_"):
             values.pop("tree_method", None)
+
+
+def _updater(names: str) -> str:
+    """Return updaters without those that leave new trees as they are.
+
+    Histogram trees are pruned while they grow, weights of new trees are fresh, and
+    there are no other workers to synchronise with.
+    """
+    first, *others = names.split(",")
+    if not first.startswith("grow_"):
+        return names
+    idle = ["refresh", "sync"] + ["prune"] * first.endswith("histmaker")
+    return ",".join([first, *(name for name in others if name not in idle)])
 
 
 def _resolve_rest(values: dict[str, Any], given: Given) -> None:
@@ -118,8 +128,15 @@ def _resolve_rest(values: dict[str, Any], given: Given) -> None:
         )
     if values.get("objective") == "reg:linear":
         _warn("reg:linear is now deprecated in favor of reg:squarederror.")
-    if values.get("tree_method") == "exact":
+    if _is_exact(values):
         values.pop("max_bin", None)
+        if float(values.get("colsample_bynode", 1)) != 1:
+            raise ParameterError(
+                "column sample by node is not yet supported by the exact tree method",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
+    if values.get("updater") == "grow_colmaker":
+        values.pop("gamma", None)  # it is what the updater prune compares with
     if values.get("process_type", "default") == "default":
         values.pop("refresh_leaf", None)
     if "device" in values:
@@ -127,8 +144,14 @@ def _resolve_rest(values: dict[str, Any], given: Given) -> None:
     for name in _SAMPLING_RATES:
         if str(values.get(name)) in ("0", "0.0"):
             values[name] = _SMALLEST_RATE
+    values.setdefault("margin_type", "float32")
     for name in ("verbosity", "nthread"):
         values.setdefault(name, given.get(name, get_config()[name]))
+
+
+def _is_exact(values: Given) -> bool:
+    updater = str(values.get("updater", ""))
+    return values.get("tree_method") == "exact" or updater.startswith("grow_colmaker")
 
 
 def _device(device: Any, given: Given) -> str:
@@ -189,7 +212,7 @@ def _is_parsable(kind: str, value: Any) -> bool:
         number = float(str(value))
     except ValueError:
         return False
-    return kind != "int" or number == int(number)
+    return kind != "int" or number.is_integer()
 
 
 def unused_params(given: Iterable[str], known: Iterable[str]) -> list[str]:

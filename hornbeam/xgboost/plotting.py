@@ -50,6 +50,9 @@ def plot_importance(
         scores = _booster_of(booster).get_score(
             fmap=fmap, importance_type=importance_type
         )
+    values = [v for v in scores.values() if not isinstance(v, list)]
+    if xlim is None and values:
+        xlim = 0, max(values) * 1.1  # the limits of XGBoost
     ax = explain.plot_importance(
         scores,
         pyplot.subplots()[1] if ax is None else ax,

@@ -14,7 +14,7 @@ from hornbeam.callbacks.base import EvalsLog
 from hornbeam.cross_validation import Fold, FoldModels, fold_rows, scores_table
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.errors import DataError, ErrorCode, require
+from hornbeam.errors import DataError, ErrorCode, ParameterError, require
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 from hornbeam.xgboost.booster import Booster
@@ -24,6 +24,7 @@ from hornbeam.xgboost.callback import (
     EvaluationMonitor,
     TrainingCallback,
 )
+from hornbeam.xgboost.collective import get_world_size
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
 
@@ -141,6 +142,11 @@ def cv(
     matrix with its own cuts. The folds are trained in parallel.
     """
     check_training_data(dtrain, None, DMatrix)
+    if get_world_size() > 1:
+        raise ParameterError(
+            "xgboost.cv function should not be used in distributed environment.",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        )
     if isinstance(dtrain, QuantileDMatrix):
         raise DataError(
             "`QuantileDMatrix` is not yet supported.",
@@ -162,7 +168,7 @@ def cv(
         folds=folds,
         shuffle=shuffle,
     )
-    models = FoldModels(cast(Sequence[Fold], packs))
+    models = _PackedBooster(cast(Sequence[Fold], packs))
     if custom_metric is None and obj is None:
         models.divide_threads(packs[0].bst.params.nthread)
     # FoldModels has the methods of a booster that callbacks use.
@@ -218,6 +224,28 @@ class CVPack:
     def eval(self, iteration: int, feval: Any, output_margin: bool) -> str:
         """Return the line of scores on the training and the test data."""
         return self.bst.eval_set(self.watchlist, iteration, feval, output_margin)
+
+
+class _PackedBooster(FoldModels):
+    """The boosters of all folds, with XGBoost's attributes for callbacks."""
+
+    @property
+    def best_iteration(self) -> int:
+        """The best round of early stopping, from 0."""
+        return self.cvfolds[0].bst.best_iteration
+
+    @best_iteration.setter
+    def best_iteration(self, iteration: int) -> None:
+        self.set_attr(best_iteration=str(iteration))
+
+    @property
+    def best_score(self) -> float:
+        """The score of the best round of early stopping."""
+        return self.cvfolds[0].bst.best_score
+
+    @best_score.setter
+    def best_score(self, score: float) -> None:
+        self.set_attr(best_score=str(score))
 
 
 def groups_to_rows(

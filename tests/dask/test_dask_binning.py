@@ -12,8 +12,9 @@ from profiles import examples
 
 from hornbeam import DataError, DMatrix
 from hornbeam.binning.bin_table import bin_table, bin_with_cuts
-from hornbeam.dask import DaskDMatrix, binning
-from hornbeam.dask.binning import bin_calls, bin_partitions
+from hornbeam.dask import DaskDMatrix
+from hornbeam.distributed import binning
+from hornbeam.distributed.binning import bin_calls, bin_partitions
 
 
 def binned_by(matrix, max_bin, n_actors=2):

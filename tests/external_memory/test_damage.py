@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -204,15 +206,27 @@ def test_other_files_in_the_folder_stay(tmp_path):
         "hornbeam-model.json": "a model",
         "hornbeam-00000000.block": "similar name, other file",
         ".hornbeam-0123456789abcdef.tmp": "a model that is being saved",
+        ".hornbeam-0123456789abcdef.temp": "similar name, other file",
         "data.parquet": "data",
     }
     for name, content in others.items():
         (tmp_path / name).write_text(content)
     (tmp_path / "hornbeam-0123456789abcdef-00000000.block").write_text("left over")
-    (tmp_path / "hornbeam-0123456789abcdef.spill").write_text("left over")
-    half = b'{"format": "hornbeam pages", "ver'
-    (tmp_path / ".hornbeam-aaaaaaaaaaaaaaaa.tmp").write_bytes(half)
+    (tmp_path / ".hornbeam-aaaaaaaaaaaaaaaa.tmp").write_text("left over")
     (tmp_path / "hornbeam-0123456789abcdef-00000001.block").mkdir()
+    with locked(tmp_path / ".hornbeam-0123456789abcdef.tmp"):
+        check_others_stay(tmp_path, others)
+
+
+@contextmanager
+def locked(path):
+    """Lock a file, as whoever saves under a temporary name does."""
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def check_others_stay(tmp_path, others):
     assert open_store(tmp_path, "one") is None
     (tmp_path / "hornbeam-0123456789abcdef-00000001.block").rmdir()
     assert {path.name for path in tmp_path.iterdir()} == set(others)

@@ -345,7 +345,14 @@ def other_outputs(document):
 
 def one_scalar_tree(document):
     forest = document["learner"]["gradient_booster"]["model"]
-    forest["trees"][1] = SOUND["learner"]["gradient_booster"]["model"]["trees"][1]
+    scalar = SOUND["learner"]["gradient_booster"]["model"]["trees"][1]
+    forest["trees"][1] = copy.deepcopy(scalar)
+
+
+def broken_scalar_tree(document):
+    one_scalar_tree(document)
+    forest = document["learner"]["gradient_booster"]["model"]
+    forest["trees"][1]["left_children"][0] = 9
 
 
 def no_leaf_weights(document):
@@ -381,7 +388,7 @@ VECTOR_EDITS = {
     ),
     "values of three outputs": (
         of_leaves("tree_param", lambda param: {**param, "size_leaf_vector": "3"}),
-        r"different numbers of values: \[2, 3\]",
+        r"trees\[1\].leaf_weights is not an array of 15 floating-point",
     ),
     "huge leaves": (
         of_leaves(
@@ -389,9 +396,9 @@ VECTOR_EDITS = {
         ),
         "not from 0 to 1048576",
     ),
-    "a tree of one output": (
-        one_scalar_tree,
-        r"different numbers of values: \[1, 2\]",
+    "a node of a tree of one output": (
+        broken_scalar_tree,
+        r"trees\[1\], node 0: its left child is 9",
     ),
     "another number of outputs": (other_outputs, "2 values per leaf, .* 3 outputs"),
 }
@@ -407,6 +414,15 @@ def test_invalid_vector_leaves_are_rejected(edit, message):
     edit(document)
     with pytest.raises(ModelFileError, match=message):
         decode(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("format", ["json", "ubj"])
+def test_scalar_and_vector_leaves_may_be_in_one_file(format):
+    document = vector_document()
+    one_scalar_tree(document)
+    model = decode(json.dumps(document).encode())
+    assert [tree.leaf_size for tree in model.trees] == [2, 1]
+    assert digest(decode(encode(model, format))) == digest(model)
 
 
 def typed(document):

@@ -49,12 +49,18 @@ def test_models_without_trees_have_no_data_frame():
     assert empty.get_split_value_histogram("f0").shape == (0, 2)
 
 
-def test_vector_leaves_have_no_data_frame():
+def test_each_value_of_a_vector_leaf_has_a_row():
     rows = np.arange(40.0).reshape(20, 2)
     data = hornbeam.DMatrix(rows, np.column_stack([rows, rows[:, 0]]))
     booster = hornbeam.train({"multi_strategy": "multi_output_tree"}, data, 1)
-    with pytest.raises(ParameterError, match=r"3 values do not fit.*get_dump"):
-        booster.trees_to_dataframe()
+    table, (tree,) = booster.trees_to_dataframe(), booster.model.trees
+    leaves = table[table["Feature"] == "Leaf"]
+    assert leaves["Target"].tolist() == [0, 1, 2] * tree.n_leaves
+    values = tree.value[leaves["Node"], leaves["Target"].astype(int)]
+    np.testing.assert_allclose(leaves["Gain"], values, 1e-6)
+    splits = table[table["Feature"] != "Leaf"]
+    assert splits["Node"].tolist() == np.flatnonzero(~tree.leaf_mask).tolist()
+    assert splits["Target"].isna().all()
 
 
 def test_split_value_histograms_count_each_threshold_once():

@@ -187,7 +187,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     save(model, sys.argv[1])
 except OSError as error:
-    print(error.strerror)
+    print(error)
 """
 
 
@@ -195,7 +195,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
     path = tmp_path / "model.ubj"
     save(tiny(), path)
     process = run(FULL_DISK, path)
-    assert process.communicate()[0] == b"File too large\n"
+    assert b"cannot save 'model.ubj'" in process.communicate()[0]
     assert path.read_bytes() == TINY["ubj"]
     assert os.listdir(tmp_path) == ["model.ubj"]
 

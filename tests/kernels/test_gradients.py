@@ -171,7 +171,8 @@ KERNELS = [squared_error, logistic, negative_binomial, softmax]
 
 @pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_leaf_values_are_added_before_gradients(kernel, n_threads):
+@pytest.mark.parametrize("single", [False, True])
+def test_leaf_values_are_added_before_gradients(kernel, n_threads, single):
     rng = np.random.default_rng(0)
     rows = 2 * TASK_ROWS + 77 if n_threads > 1 else 2 * LANE + 5
     outputs = {negative_binomial: 2, softmax: 3}.get(kernel, 1)
@@ -179,8 +180,12 @@ def test_leaf_values_are_added_before_gradients(kernel, n_threads):
     before = rng.normal(size=(outputs, rows))
     leaf_of = rng.integers(0, 4, rows).astype(np.uint32)
     values = rng.normal(size=(outputs, 4)).astype(np.float32)
+    if single:
+        before = before.astype(np.float32).astype(np.float64)
     after = before + values[:, leaf_of].astype(np.float64)
-    parts = before, labels, UNWEIGHTED, leaf_of, values
+    if single:
+        after = after.astype(np.float32).astype(np.float64)
+    parts = before, labels, UNWEIGHTED, leaf_of, values, single
     fused = new_gradients(kernel, LossRows(*parts), [1.0, 0.5], n_threads)
     alone = new_gradients(kernel, LossRows.of(after, labels, None), [1.0, 0.5])
     np.testing.assert_array_equal(before, after)

@@ -202,6 +202,44 @@ def test_model_files_are_exchanged_with_xgboost(tmp_path):
     assert_close(back.predict(ours.DMatrix(X)), there.predict(theirs.DMatrix(X)))
 
 
+def test_the_suffix_of_a_model_file_may_be_in_capitals(tmp_path):
+    booster = train(ours)
+    booster.save_model(tmp_path / "model.JSON")
+    assert (tmp_path / "model.JSON").read_bytes() == booster.save_raw("json")
+    assert ours.Booster(model_file=tmp_path / "model.JSON").num_boosted_rounds() == 3
+
+
+@pytest.mark.parametrize(("kind", "other"), [("json", "ubj"), ("ubj", "json")])
+def test_the_suffix_of_a_model_file_must_be_that_of_its_format(tmp_path, kind, other):
+    def run(xgb):
+        train(xgb).save_model(tmp_path / f"model.{kind}")
+        renamed = (tmp_path / f"model.{kind}").rename(tmp_path / f"model.{other}")
+        with pytest.raises(ValueError, match='Expecting: "'):
+            xgb.Booster(model_file=renamed)
+
+    both(run)
+
+
+@pytest.mark.parametrize("kind", ["feature_names", "feature_types"])
+def test_another_number_of_feature_names_is_an_error_when_they_are_used(kind):
+    def run(xgb):
+        booster = train(xgb)
+        setattr(booster, kind, ["float"])
+        assert getattr(booster, kind) == ["float"]
+        for use in booster.get_fscore, booster.get_dump:
+            with pytest.raises(ValueError, match=f"feature {kind[8:]}"):
+                use()
+        setattr(booster, kind, None)
+        return booster.get_fscore()
+
+    mine, other = both(run)
+    assert mine == other
+    booster = train(ours)
+    setattr(booster, kind, ["float"])
+    with pytest.raises(ValueError, match=f"1 {kind} for 4 features"):
+        booster.save_raw()
+
+
 def test_copies_and_pickles_are_independent():
     booster = train(ours, {"eta": 0.1, "eval_metric": "mae"})
     copies = [
@@ -274,8 +312,12 @@ def test_load_config():
     booster.load_config(config)
     assert booster.save_config() == config
     assert json.loads(config)["version"] == [3, 2, 0]
-    with pytest.raises(ours.core.XGBoostError, match="has no 'learner'"):
+    with pytest.raises(ours.core.XGBoostError, match=r"KeyError\('learner'\)"):
         booster.load_config("{}")
+    for broken in ("", "[", "[1]", '{"learner": 3}', "[" * 100_000):
+        with pytest.raises(ours.core.XGBoostError, match="not a result of save_config"):
+            booster.load_config(broken)
+    assert booster.save_config() == config
 
 
 def test_attributes_of_the_object_are_copied():
@@ -337,6 +379,22 @@ def test_a_trained_model_keeps_its_default_metric():
 
     mine, other = both(run)
     assert mine == other
+
+
+@pytest.mark.parametrize("kind", ["gbtree", "dart", "gblinear"])
+@pytest.mark.parametrize("format", ["json", "ubj"])
+def test_names_in_a_file_may_be_edited(kind, format, recwarn):
+    booster = train(ours, {"booster": kind})
+    before = booster.predict(ours.DMatrix(X))
+    content = json.loads(booster.save_raw("json"))
+    content["learner"] |= {"feature_names": NAMES, "feature_types": ["float"] * 4}
+    # Thresholds are still those of float64 features, without a warning.
+    for name in (ours.Booster, hornbeam.Booster):
+        again = name(model_file=bytearray(json.dumps(content).encode()))
+        data = ours.DMatrix(X, feature_names=NAMES)
+        assert np.array_equal(again.predict(data), before)
+        assert name(model_file=booster.save_raw(format)).digest() == booster.digest()
+    assert not any("was edited" in str(warning.message) for warning in recwarn)
 
 
 def test_an_edited_file_is_read_as_a_file_of_xgboost():

@@ -112,6 +112,36 @@ def test_categories_need_enable_categorical():
     assert mine == other
 
 
+@pytest.mark.parametrize("kind", ["DMatrix", "QuantileDMatrix"])
+def test_frames_of_the_same_data_give_the_same_bytes(kind):
+    words = np.array(["oak", "elm", "fir"])[np.arange(80) * 7 % 3]
+    frame = polars.DataFrame(
+        {
+            "single": X[:, 0].astype(np.float32),
+            "double": X[:, 2],
+            "gaps": polars.Series(X[:, 1]).fill_nan(None),
+            "whole": np.arange(80) % 9,
+            "yes": X[:, 3] > 0.5,
+            "seen": polars.Series(words, dtype=polars.Categorical),
+            "named": polars.Series(words, dtype=polars.Enum(["fir", "elm", "oak"])),
+        }
+    )
+
+    def run(xgb):
+        models, names = set(), []
+        for same in (frame, frame.to_pandas(), frame.to_arrow()):
+            data = getattr(xgb, kind)(same, Y, enable_categorical=True)
+            booster = xgb.train({"max_depth": 4, "max_cat_to_onehot": 1}, data, 3)
+            models.add(bytes(booster.save_raw("json")))
+            arrays = booster.get_categories(export_to_arrow=True).to_arrow()
+            names.append([None if a is None else a.to_pylist() for _, a in arrays])
+        return len(models), names
+
+    mine, other = both(run)
+    assert mine == other
+    assert mine[0] == 1
+
+
 def test_feature_types_declare_numbers_of_a_frame_as_category_codes():
     frame = pd.DataFrame(X.round() + 1, columns=NAMES)
 
@@ -120,6 +150,70 @@ def test_feature_types_declare_numbers_of_a_frame_as_category_codes():
         booster = xgb.train({"max_depth": 2}, data, 2)
         assert booster.feature_types == ["c", "q", "q", "q"]
         return booster.predict(data)
+
+    assert_close(*both(run))
+
+
+def test_predictions_accept_codes_that_training_rejects():
+    codes = np.nan_to_num(X * 4).round()
+    wrong = codes.copy()
+    wrong[:4, 0] = -1, 1.5, 9, 2.0**31
+    types = ["c"] * 4
+
+    def run(xgb):
+        data = xgb.DMatrix(codes, Y, feature_types=types)
+        booster = xgb.train({"max_cat_to_onehot": 1}, data, 2)
+        other = xgb.DMatrix(wrong, Y, feature_types=types)
+        for method in ("hist", "approx"):
+            with pytest.raises(ValueError, match="Invalid categorical value detected"):
+                xgb.train({"tree_method": method}, other, 1)
+        return booster.predict(other)
+
+    # XGBoost's error for a fraction has other words.
+    wrong[1, 0] = 1.0
+    assert_close(*both(run))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_matrix, pd.DataFrame])
+def test_matrices_without_rows(kind):
+    def run(xgb):
+        seen = []
+        for made in (xgb.DMatrix, xgb.QuantileDMatrix):
+            data = made(kind(np.empty((0, 3))), np.empty(0))
+            rows = data.get_data()
+            sizes = data.num_row(), data.num_col(), data.num_nonmissing()
+            seen.append((*sizes, rows.shape, rows.dtype, rows.indptr.tolist()))
+            seen.append((data.get_label().shape, data.feature_names))
+        pointers, values = data.get_quantile_cut()
+        return *seen, pointers.tolist(), values.shape
+
+    mine, other = both(run)
+    assert mine == other
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 0), (1, 0)])
+def test_matrices_without_columns(shape):
+    def run(xgb):
+        seen = []
+        for kind in (np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csc_matrix):
+            data = xgb.DMatrix(kind(np.empty(shape)), np.empty(shape[0]))
+            rows = data.get_data()
+            sizes = data.num_row(), data.num_col(), data.num_nonmissing()
+            seen.append((*sizes, rows.shape, rows.indptr.tolist()))
+            seen.append(data.slice([]).num_row())
+            with pytest.raises(ValueError, match="0 feature is supplied"):
+                xgb.train({}, data, 1)
+            with pytest.raises(ValueError, match=r"at least (1|one) column"):
+                xgb.QuantileDMatrix(kind(np.empty(shape)))
+        return seen
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_labels_of_a_row_without_columns():
+    def run(xgb):
+        return xgb.DMatrix(np.array([[]]), label=np.arange(4.0)[::2]).get_label()
 
     assert_close(*both(run))
 
@@ -213,6 +307,26 @@ def test_get_data_and_cuts_are_float32():
         assert_close(one, two)
 
 
+@pytest.mark.parametrize("method", ["hist", "approx"])
+def test_cuts_after_training(method):
+    numbers = np.random.default_rng(0).normal(size=(300, 3))
+    kinds = pd.DataFrame(numbers).assign(k=pd.Categorical(np.arange(300) % 32))
+    batch = {"label": numbers[:, 0], "weight": np.arange(300.0) + 1}
+
+    def run(xgb):
+        sizes = []
+        for data in (numbers, kinds):
+            matrix = xgb.DMatrix(data, enable_categorical=True, **batch)
+            xgb.train({"tree_method": method, "max_bin": 16}, matrix, 2)
+            pointers, values = matrix.get_quantile_cut()
+            assert pointers.dtype == np.uint64 and pointers[-1] == values.size
+            sizes.append(np.diff(pointers).tolist())
+        return sizes
+
+    mine, other = both(run)
+    assert mine == other
+
+
 def test_matrices_store_their_arguments(tmp_path):
     def run(xgb):
         data = make(xgb, missing=0.5, silent=True)
@@ -232,6 +346,76 @@ def test_matrices_store_their_arguments(tmp_path):
 
     mine, other = both(run)
     assert mine == other
+
+
+class Rows:
+    """Rows by the sequence protocol alone, of no library."""
+
+    def __len__(self):
+        return 80
+
+    def __getitem__(self, row):
+        return X[row]
+
+
+class Nothing:
+    """No data at all."""
+
+
+@pytest.mark.parametrize(
+    "data", [Rows(), scipy.sparse.lil_matrix(np.nan_to_num(X))], ids=["rows", "lil"]
+)
+def test_data_of_unknown_types_is_converted_with_a_warning(data):
+    def run(xgb):
+        with pytest.warns(UserWarning, match="trying to convert it to csr_matrix"):
+            return xgb.DMatrix(data).get_data().toarray()
+
+    assert_close(*both(run))
+    for xgb in (ours, theirs):
+        with (
+            pytest.raises(TypeError, match="Not supported type for data"),
+            pytest.warns(UserWarning, match="Unknown data type"),
+        ):
+            xgb.DMatrix(Nothing())
+        with pytest.raises(TypeError):
+            xgb.QuantileDMatrix(Rows())
+
+
+def test_sparse_columns_of_pandas_give_a_warning():
+    frame = FRAME.fillna(0.0).astype(pd.SparseDtype(float, 0.0))
+
+    def run(xgb):
+        words = "Sparse arrays from pandas are converted into dense"
+        for kind in (xgb.DMatrix, xgb.QuantileDMatrix):
+            with pytest.warns(UserWarning, match=words):
+                data = kind(frame, Y)
+        booster = xgb.train({"max_depth": 2}, data, 2)
+        with pytest.warns(UserWarning, match=words):
+            return booster.inplace_predict(frame)
+
+    assert_close(*both(run))
+
+
+def test_saved_bytes_depend_on_the_values_alone(tmp_path):
+    entries = scipy.sparse.random(50, 30, 0.05, format="csr", random_state=0)
+    entries.data = np.round(entries.data * 9) + 1
+    single = X.astype(np.float32)
+
+    def run(xgb):
+        def saved(data, **options):
+            xgb.DMatrix(data, **options).save_binary(tmp_path / "saved")
+            return (tmp_path / "saved").read_bytes()
+
+        kinds = [entries.astype(kind) for kind in ("f8", "f4", "i4", "i1")]
+        same = {saved(kind) for kind in [*kinds, entries.tocsc()]}
+        same.add(saved(entries.toarray(), missing=0))
+        dense = {saved(single), saved(np.asfortranarray(single.astype(np.float64)))}
+        return len(same), len(dense)
+
+    assert both(run) == ((1, 1), (1, 1))
+    data = ours.DMatrix(X)  # Hornbeam trains on float64, and saves it
+    data.save_binary(tmp_path / "double")
+    np.testing.assert_array_equal(ours.DMatrix(tmp_path / "double").rows(0, 80), X)
 
 
 @pytest.mark.parametrize("text", ["?format=csv&label_column=0", "?format=libsvm"])
@@ -280,7 +464,7 @@ def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     data = ours.ExtMemQuantileDMatrix(batches(ours), max_bin=32)
     (folder,) = Path(tmp_path).iterdir()
-    assert any(folder.rglob("*"))
+    assert folder.name.startswith("hornbeam-") and any(folder.rglob("*"))
     booster = ours.train({"max_bin": 32, "max_depth": 3}, data, 2)
     whole = ours.QuantileDMatrix(X, Y, max_bin=32)
     again = ours.train({"max_bin": 32, "max_depth": 3}, whole, 2)
@@ -288,6 +472,70 @@ def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     del data, booster
     gc.collect()
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_batches_with_a_cache_are_binned_again(tmp_path):
+    def run(xgb):
+        prefix = str(tmp_path / xgb.__name__)
+        data = xgb.DMatrix(batches(xgb, prefix))
+        models = []
+        for max_bin, weights in ((8, Y + 1), (4, Y + 1), (8, Y + 1), (4, Y + 2)):
+            data.set_weight(weights)
+            params = {"max_bin": max_bin, "max_depth": 2}
+            models.append(xgb.train(params, data, 2))
+        return data, models
+
+    data, models = run(ours)
+    for model, (max_bin, weights) in zip(
+        models, ((8, Y + 1), (4, Y + 1), (8, Y + 1), (4, Y + 2)), strict=True
+    ):
+        params = {"max_bin": max_bin, "max_depth": 2}
+        whole = ours.train(params, ours.DMatrix(X, Y, weight=weights), 2)
+        assert model.digest() == whole.digest()
+    run(theirs)
+    del data, models, model
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", ["hist", "approx"])
+@pytest.mark.parametrize("kind", ["DMatrix", "ExtMemQuantileDMatrix"])
+def test_matrices_share_a_cache_prefix(kind, method, tmp_path):
+    frames = [KINDS, pd.get_dummies(KINDS, dtype=float)]
+    frames[1].iloc[::3, 1] = np.nan
+
+    def run(xgb):
+        class Halves(xgb.DataIter):
+            def next(self, input_data):
+                for rows in self.left:
+                    part = self.frame.iloc[rows]
+                    input_data(data=part, label=Y[rows])
+                    return True
+                return False
+
+            def reset(self):
+                self.left = iter([slice(0, 40), slice(40, 80)])
+
+        made = []
+        for frame in frames:
+            source = Halves(cache_prefix=str(tmp_path / xgb.__name__ / "cache"))
+            source.frame = frame
+            made.append(getattr(xgb, kind)(source, enable_categorical=True))
+            xgb.train({"tree_method": method, "max_depth": 2}, made[-1], 1)
+        models = [
+            xgb.train({"tree_method": method, "max_depth": 2}, data, 2) for data in made
+        ]
+        return [model.predict(data) for model, data in zip(models, made, strict=True)]
+
+    if kind != "DMatrix" and method == "approx":
+        with pytest.raises(ValueError, match="Only the `hist`"):
+            run(ours)
+        return
+    (tmp_path / "xgboost").mkdir()
+    for mine, other in zip(*both(run), strict=True):
+        assert_close(mine, other)
+    gc.collect()
+    assert list((tmp_path / "hornbeam.xgboost").iterdir()) == []
 
 
 def test_batches_are_keyword_arguments_and_errors_are_raised():
@@ -389,11 +637,46 @@ def test_group_weights_may_be_set_before_the_groups():
         data = make(xgb, weight=[1.0, 3.0])
         with pytest.raises(xgb.core.XGBoostError, match="Size of weights must equal"):
             xgb.train({}, data, 1)
+
+    def refer(xgb):
+        data = xgb.QuantileDMatrix(X, np.round(Y), group=[30, 50], weight=[1.0, 3.0])
+        return xgb.QuantileDMatrix(X, weight=[1.0, 3.0], ref=data).get_weight()
+
+    assert_close(*both(refer))
     data = make(ours, weight=[1.0, 3.0])
     with pytest.raises(ours.core.XGBoostError, match="one for each group"):
         data.slice([0, 1])
     data.set_weight(Y)
     assert ours.train({}, data, 1).num_boosted_rounds() == 1
+
+
+def test_fields_are_read_by_either_getter():
+    def run(xgb):
+        data = make(xgb, weight=Y)
+        with pytest.raises(ValueError, match="Unknown key:group_ptr"):
+            data.set_uint_info("group_ptr", [0, 30, 80])
+        data.set_uint_info("group", [30, 50])
+        return (
+            data.get_uint_info("label"),
+            data.get_uint_info("weight"),
+            data.get_uint_info("base_margin"),
+            data.get_float_info("group_ptr"),
+            data.get_uint_info("group_ptr"),
+        )
+
+    for mine, other in zip(*both(run), strict=True):
+        assert_close(mine, other)
+
+
+def test_sizes_of_groups_are_compared_with_the_rows_in_training():
+    def run(xgb):
+        data = xgb.DMatrix(X, np.round(Y))
+        data.set_uint_info("group", np.array([12, 34, 56], np.uint32)[::2])
+        with pytest.raises(ValueError, match="Invalid query group structure"):
+            xgb.train({"objective": "rank:ndcg"}, data, 1)
+        return data.get_uint_info("group_ptr")
+
+    assert_close(*both(run))
 
 
 def test_empty_arrays_remove_fields():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -152,13 +154,39 @@ def test_precedence_of_aliases(params):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("updater", ["grow_colmaker", "grow_histmaker"])
-def test_updater_sync_is_ignored(updater):
+@pytest.mark.parametrize(
+    "updater",
+    [
+        "grow_colmaker",
+        "grow_colmaker,sync",
+        "grow_colmaker,refresh",
+        "grow_colmaker,prune,refresh",
+        "grow_histmaker,sync",
+        "grow_histmaker,prune,refresh",
+        "grow_quantile_histmaker,refresh",
+    ],
+)
+def test_updaters_after_one_that_grows(updater):
+    """Without prune, gamma has no effect on the trees of grow_colmaker."""
+
     def run(xgb):
-        booster = train(xgb, {"updater": f"{updater},sync"})
+        booster = train(xgb, {"updater": updater, "gamma": 0.7, "lambda": 0})
         return booster.predict(xgb.DMatrix(X))
 
     assert_close(*both(run))
+
+
+def test_a_named_updater_gives_one_warning(recwarn):
+    booster = train(ours)
+    update = {"process_type": "update", "updater": "prune", "gamma": 0.1}
+    schedule = ours.callback.LearningRateScheduler([0.1, 0.2, 0.3])
+    train(ours, update, xgb_model=booster, callbacks=[schedule])
+    (warning,) = recwarn
+    assert "manually specified the `updater` parameter" in str(warning.message)
+    train(ours, {**update, "verbosity": 0}, xgb_model=booster)
+    linear = {"booster": "gblinear", "updater": "coord_descent"}
+    ours.train(linear, ours.DMatrix(X, Y), 1)
+    assert len(recwarn) == 1
 
 
 def test_the_order_of_set_param_does_not_matter():
@@ -213,6 +241,43 @@ def test_global_configuration():
     with ours.config_context(nthread=2):
         assert train(ours).params.nthread == 2
     assert theirs.get_config() == ours.get_config()
+
+
+def test_each_thread_has_its_own_global_configuration():
+    barrier = threading.Barrier(4)
+
+    def run(xgb, number):
+        seen = [xgb.get_config()["verbosity"]]
+        xgb.set_config(verbosity=number)
+        barrier.wait()
+        with xgb.config_context(verbosity=3 - number):
+            barrier.wait()
+            seen.append(xgb.get_config()["verbosity"])
+            with xgb.config_context(verbosity=None, use_rmm=True):
+                barrier.wait()
+                seen.append(xgb.get_config()["verbosity"])
+            barrier.wait()
+        barrier.wait()
+        return [*seen, xgb.get_config()["verbosity"]]
+
+    def in_threads(xgb):
+        with xgb.config_context(verbosity=2), ThreadPoolExecutor(4) as pool:
+            return list(pool.map(run, [xgb] * 4, range(4)))
+
+    mine, other = both(in_threads)
+    assert mine == other == [[1, 3 - n, 3 - n, n] for n in range(4)]
+
+
+def test_folds_have_the_configuration_of_the_caller():
+    seen = []
+
+    class Note(ours.callback.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            seen.extend(fold.bst.params.verbosity for fold in model.cvfolds)
+
+    with ours.config_context(verbosity=2):
+        ours.cv({"nthread": 2}, ours.DMatrix(X, Y), 1, nfold=4, callbacks=[Note()])
+    assert seen == [2, 2, 2, 2]
 
 
 def test_sampling_rates_of_zero():

@@ -45,6 +45,7 @@ def bars(ax):
         "colours": [patch.get_facecolor() for patch in ax.patches],
         "values": [text.get_text() for text in ax.texts],
         "names": [label.get_text() for label in ax.get_yticklabels()],
+        "limits": [float(f"{end:.5g}") for end in (*ax.get_xlim(), *ax.get_ylim())],
         "words": [ax.get_title(), ax.get_xlabel(), ax.get_ylabel()],
         "grid": [line.get_visible() for line in ax.get_xgridlines()][:1],
         "size": ax.figure.get_size_inches().tolist(),

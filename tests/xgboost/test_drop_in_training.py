@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -204,6 +206,56 @@ def test_ranking_metrics_have_a_default_cutoff_of_32():
         np.testing.assert_allclose(mine[name], values, rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("objective", ["rank:ndcg", "rank:map", "rank:pairwise"])
+@pytest.mark.parametrize("tree_method", ["hist", "exact"])
+@pytest.mark.parametrize("groups", ["equal labels", "single rows"])
+def test_rankings_without_any_pair_have_empty_trees(objective, tree_method, groups):
+    single = groups == "single rows"
+    qid = np.arange(80) if single else np.repeat([0, 1], 40)
+
+    def run(xgb):
+        data = xgb.DMatrix(X, BINARY if single else np.zeros(80), qid=qid)
+        params = {"objective": objective, "tree_method": tree_method}
+        booster = xgb.train(params, data, 2)
+        return booster.get_dump(with_stats=True), booster.eval(data)
+
+    mine, other = both(run)
+    assert mine == other
+
+
+def test_gains_as_labels_and_grades_give_the_same_model_file():
+    grades = THREE.astype(float)
+
+    def run(xgb):
+        files = []
+        for exp_gain, labels in ((True, grades), (False, 2**grades - 1)):
+            params = {"objective": "rank:ndcg", "ndcg_exp_gain": exp_gain}
+            data = xgb.DMatrix(X, labels, qid=np.repeat([0, 1], 40), weight=[1, 3])
+            content = json.loads(xgb.train(params, data, 3).save_raw("json"))
+            content["learner"]["objective"]["lambdarank_param"].pop("ndcg_exp_gain")
+            files.append(content)
+        return files[0] == files[1]
+
+    assert both(run) == (True, True)
+
+
+def test_frames_and_arrays_give_the_same_model_file_but_for_names():
+    polars = pytest.importorskip("polars")
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    tables = [frame, polars.from_pandas(frame)]
+
+    def run(xgb):
+        files = []
+        for table in (X, *tables):
+            raw = xgb.train({}, xgb.DMatrix(table, Y), 3).save_raw("json")
+            content = json.loads(raw)
+            content["learner"] |= {"feature_names": [], "feature_types": []}
+            files.append(content)
+        return [other == files[0] for other in files]
+
+    assert both(run) == ([True] * 3, [True] * 3)
+
+
 def test_custom_objectives_get_and_return_the_same():
     def run(xgb):
         seen = []
@@ -330,6 +382,17 @@ def test_training_continues_from_any_kind_of_model(tmp_path):
     assert_close(*both(run))
 
 
+def test_training_does_not_continue_on_other_columns():
+    def run(xgb):
+        booster = train(xgb)
+        for columns in (X[:, :3], np.column_stack([X, X[:, 0]])):
+            data = xgb.DMatrix(columns, Y)
+            with pytest.raises(ValueError, match="Number of columns does not match"):
+                xgb.train({}, data, 1, xgb_model=booster)
+
+    both(run)
+
+
 def test_deprecated_positional_arguments():
     data = ours.DMatrix(X, Y)
     with pytest.warns(FutureWarning, match="Pass `evals` as keyword args"):
@@ -422,6 +485,41 @@ def test_mknfold_and_cvpack():
     ]
 
 
+def test_rows_of_explicit_folds_stay_in_their_order():
+    folds = [([5, 1, 2, 9], [23, 43, 11]), ([7, 9, 3, 7], [3, 30, 1])]
+
+    def run(xgb):
+        packs = xgb.training.mknfold(
+            dall=xgb.DMatrix(X, Y), nfold=3, param={}, seed=0, folds=folds
+        )
+        labels = [[p.dtrain.get_label(), p.dtest.get_label()] for p in packs]
+        scores = xgb.cv({"max_depth": 2}, xgb.DMatrix(X, Y), 2, folds=folds)
+        return labels, scores
+
+    (labels, mine), (_, other) = both(run)
+    for rows, found in zip(folds, labels, strict=True):
+        for part, label in zip(rows, found, strict=True):
+            np.testing.assert_array_equal(label, np.float32(Y[part]))
+    np.testing.assert_allclose(mine, other, 1e-5)
+
+
+def test_save_best_of_a_linear_model_is_an_error():
+    def run(xgb):
+        stopping = xgb.callback.EarlyStopping(rounds=2, save_best=True)
+        data = xgb.DMatrix(X, Y)
+        with pytest.raises(ValueError, match="`save_best` is not applicable"):
+            xgb.train(
+                {"booster": "gblinear"},
+                data,
+                3,
+                evals=[(data, "a")],
+                callbacks=[stopping],
+                verbose_eval=False,
+            )
+
+    both(run)
+
+
 def test_callbacks_of_cv_get_the_boosters():
     def run(xgb):
         seen = []
@@ -441,3 +539,70 @@ def test_callbacks_of_cv_get_the_boosters():
 
     mine, other = both(run)
     assert mine == other
+
+
+WITHOUT_ROWS = {
+    "hist": {},
+    "approx": {"tree_method": "approx"},
+    "exact": {"tree_method": "exact"},
+    "lossguide": {"grow_policy": "lossguide", "max_leaves": 4, "subsample": 0.5},
+    "forest": {"num_parallel_tree": 2, "colsample_bynode": 0.5, "reg_lambda": 0},
+    "dart": {"booster": "dart", "rate_drop": 0.5},
+    "shotgun": {"booster": "gblinear", "updater": "shotgun"},
+    "coord_descent": {"booster": "gblinear", "updater": "coord_descent"},
+    "base_score": {"base_score": 0.25},
+    "survival:aft": {"objective": "survival:aft"},
+    "ranking": {"objective": "rank:ndcg"},
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", WITHOUT_ROWS)
+def test_data_without_rows_trains_trees_of_one_leaf(case):
+    def run(xgb):
+        data = xgb.DMatrix(np.empty((0, 4)), np.empty(0))
+        if case == "survival:aft":
+            data.set_info(label_lower_bound=[], label_upper_bound=[])
+        result = {}
+        options = {"evals": [(data, "t")], "evals_result": result, "verbose_eval": 0}
+        booster = xgb.train(WITHOUT_ROWS[case], data, 2, **options)
+        told = [result, booster.num_boosted_rounds(), booster.get_dump()]
+        told.append(booster.predict(data).shape)
+        seen = [booster.predict(xgb.DMatrix(X))]
+        if "booster" not in WITHOUT_ROWS[case]:
+            assert booster.predict(data, pred_leaf=True).shape[0] == 0
+            seen.append(booster.predict(xgb.DMatrix(X), pred_leaf=True))
+        if not booster.attr("objective") and case not in ("survival:aft", "ranking"):
+            again = xgb.train(WITHOUT_ROWS[case], xgb.DMatrix(X, Y), 2)
+            more = xgb.train(WITHOUT_ROWS[case], data, 1, xgb_model=again)
+            assert more.num_boosted_rounds() == 3
+        return told, seen
+
+    (mine, values), (other, their_values) = both(run)
+    assert mine == other
+    for one, two in zip(values, their_values, strict=True):
+        assert_close(one, two)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_batches_without_rows(tmp_path):
+    def run(xgb, kind, prefix):
+        class Batches(xgb.DataIter):
+            def next(self, input_data):
+                for n_rows in self.left:
+                    input_data(data=X[:n_rows], label=Y[:n_rows])
+                    return True
+                return False
+
+            def reset(self):
+                self.left = iter(sizes)
+
+        data = getattr(xgb, kind)(Batches(cache_prefix=prefix))
+        return xgb.train({"max_depth": 2}, data, 2).predict(data)
+
+    for sizes in ([0], [0, 0], [0, 40, 0, 20]):
+        for kind in ("DMatrix", "QuantileDMatrix", "ExtMemQuantileDMatrix"):
+            folder = tmp_path / f"{kind}{sizes}"
+            prefix = None if kind == "QuantileDMatrix" else str(folder)
+            mine = run(ours, kind, prefix)
+            assert_close(mine, run(theirs, kind, prefix and f"{prefix}-theirs"))

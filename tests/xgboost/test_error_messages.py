@@ -22,6 +22,11 @@ def kinds(xgb, names):
     return xgb.DMatrix(frame, Y, enable_categorical=True)
 
 
+def ranked(xgb, label, **fields):
+    """Return a booster of a ranking."""
+    return xgb.train({"objective": "rank:ndcg"}, xgb.DMatrix(X, label, **fields), 1)
+
+
 def batches(xgb, *parts):
     """Return an iterator over arrays."""
 
@@ -131,6 +136,46 @@ CASES = {
     "no codes": (
         lambda x: x.train({}, x.DMatrix(-X.round(), Y, feature_types=["c"] * 4), 1),
         "Invalid categorical value detected",
+    ),
+    "codes of another column": (
+        lambda x: x.QuantileDMatrix(-X.round(), Y, feature_types=["c"] * 4),
+        "Invalid categorical value detected",
+    ),
+    "categories with exact": (
+        lambda x: x.train({"tree_method": "exact"}, kinds(x, "ab"), 1),
+        "`exact` tree method doesn't support categorical features",
+    ),
+    "categories of a linear model": (
+        lambda x: x.train({"booster": "gblinear"}, kinds(x, "ab"), 1),
+        "`gblinear` doesn't support categorical features",
+    ),
+    "types of categories": (
+        lambda x: x.QuantileDMatrix(
+            pd.DataFrame({"kind": pd.Categorical(["a", "b"])}), feature_types=["c"]
+        ),
+        "must be set to `True`.  Invalid columns:",
+    ),
+    "columns by node with exact": (
+        lambda x: train(x, {"tree_method": "exact", "colsample_bynode": 0.5}),
+        "column sample by node is not yet supported by the exact tree method",
+    ),
+    "grades": (
+        lambda x: ranked(x, np.arange(80), group=[40, 40]),
+        "Set `ndcg_exp_gain` to false to use custom DCG gain",
+    ),
+    "weights of no group": (
+        lambda x: ranked(x, THREE, group=[40, 40], weight=np.ones(3)),
+        "equal to the number of query groups when ranking group is used",
+    ),
+    "weights of rows": (
+        lambda x: ranked(x, THREE, group=[40, 40], weight=np.ones(80)),
+        "equal to the number of query groups when ranking group is used",
+    ),
+    "weights of columns twice": (
+        lambda x: x.XGBRegressor(feature_weights=np.ones(4)).fit(
+            X, Y, feature_weights=np.ones(4)
+        ),
+        "Use the one in constructor or `set_params` instead",
     ),
     "another category": (
         lambda x: x.train({}, kinds(x, "ab"), 1).predict(kinds(x, "ac")),
@@ -302,15 +347,6 @@ def test_collective_group_of_one_worker():
     assert mine == other
     with ours.collective.CommunicatorContext(dmlc_communicator="rabit") as args:
         assert args == {"dmlc_communicator": "rabit"}
-    tracker = ours.tracker.RabitTracker(n_workers=1, host_ip="127.0.0.1")
-    tracker.start()
-    with ours.collective.CommunicatorContext(**tracker.worker_args()):
-        assert ours.collective.get_rank() == 0
-    tracker.wait_for()
-    with pytest.raises(ours.core.XGBoostError, match="train on a cluster with"):
-        ours.tracker.RabitTracker(n_workers=2, host_ip=None)
-    with pytest.raises(ours.core.XGBoostError, match="train on a cluster with"):
-        ours.collective.init(dmlc_communicator="federated")
     with pytest.raises(ValueError, match="Expecting either 'host' or 'task'"):
         ours.tracker.RabitTracker(n_workers=1, host_ip=None, sortby="no")
     assert ours.build_info().keys() >= theirs.build_info().keys() - {"GLIBC_VERSION"}

@@ -35,6 +35,7 @@ __all__ = [
     "as_column",
     "as_frame",
     "as_table",
+    "check_categorical",
     "check_finite",
     "known_frame",
     "native_frame",
@@ -68,6 +69,7 @@ def as_table(
     names: Sequence[str] | None = None,
     types: Sequence[str] | None = None,
     enable_categorical: bool = True,
+    needs_columns: bool = True,
 ) -> Table:
     """Return a table of the caller's data, which is held by reference, not copied.
 
@@ -87,6 +89,8 @@ def as_table(
         of numbers as category codes.
     enable_categorical
         Whether to accept categorical columns; otherwise they raise a `DataError`.
+    needs_columns
+        Whether to raise a `DataError` for a table without columns.
     """
     missing = check_missing(missing)
     table = None
@@ -94,7 +98,13 @@ def as_table(
         table = as_frame(data, missing, names, types, enable_categorical)
     if table is None:
         table = _array_table(data, missing, names, types)
-        _check_categorical(table, enable_categorical)
+        check_categorical(table, enable_categorical)
+    if needs_columns and table.n_features == 0:
+        raise DataError(
+            f"the features have no columns (shape ({table.n_rows}, 0)); "
+            "pass at least one column",
+            code=ErrorCode.EMPTY_DATA,
+        )
     return table
 
 
@@ -111,7 +121,7 @@ def as_frame(
     if read is None:
         return None
     table = cast(Table, read(frame, missing, names, types))
-    _check_categorical(table, enable_categorical)
+    check_categorical(table, enable_categorical)
     return table
 
 
@@ -129,7 +139,8 @@ def known_frame(data: Any) -> Any | None:
     return native_frame(data)
 
 
-def _check_categorical(table: Table, enable_categorical: bool) -> None:
+def check_categorical(table: Table, enable_categorical: bool) -> None:
+    """Raise a `DataError` for categorical columns, unless they are enabled."""
     if enable_categorical or not table.types or "c" not in table.types:
         return
     these = [table.label(f) for f, kind in enumerate(table.types) if kind == "c"]

@@ -26,7 +26,7 @@ from hornbeam.data.sources.text_files import CSV, Svmlight
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = ["open_source", "read"]
+__all__ = ["as_source", "open_source", "read"]
 
 FORMATS = {kind.name: kind for kind in (Parquet, CSV, Svmlight, ArrowIPC)}
 

@@ -18,13 +18,14 @@ from hornbeam.dask.client import client_method, client_of
 from hornbeam.dask.partitions import delayed_parts, is_dataframe, is_series
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.xgboost._typing import IterationRange
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.dask.matrices import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.xgboost.dask.prediction import inplace_predict, predict
 from hornbeam.xgboost.dask.training import train
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.sklearn.estimators import XGBRFModel, both_class_probabilities
-from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
+from hornbeam.xgboost.sklearn.model import XGBModel
 
 __all__ = [
     "DaskScikitLearnBase",

@@ -16,9 +16,10 @@ from hornbeam.dask.partitions import is_dataframe, is_series
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.xgboost.booster import Booster
+from hornbeam.xgboost.core import Metric
 from hornbeam.xgboost.dask.estimators import DaskScikitLearnBase
 from hornbeam.xgboost.deprecation import deprecate_positional_args
-from hornbeam.xgboost.sklearn.custom_functions import Metric, ltr_metric_decorator
+from hornbeam.xgboost.sklearn.custom_functions import ltr_metric_decorator
 from hornbeam.xgboost.sklearn.model import EvalFields, XGBModel
 from hornbeam.xgboost.sklearn.ranker import XGBRankerMixIn
 

@@ -5,25 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.xgboost.core import CustomObj, Metric
+from hornbeam.xgboost.objective import Objective
 
-__all__ = ["Metric", "adapt_objective", "ltr_metric_decorator", "split_metrics"]
-
-#: A function of (predictions, matrix) that returns the metric's name and value.
-Metric: TypeAlias = Callable[[npt.NDArray[Any], Any], tuple[str, float]]
+__all__ = ["SklObjective", "adapt_objective", "ltr_metric_decorator", "split_metrics"]
 
 
-def adapt_objective(function: Callable[..., Any]) -> Callable[..., Any]:
+class _WeightedObjective(Protocol):
+    """A function of labels, predictions and weights: gradients and hessians."""
+
+    def __call__(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> tuple[Any, Any]: ...
+
+
+#: The objective of an estimator: a name, or a function.
+SklObjective: TypeAlias = (
+    str | Objective | _WeightedObjective | Callable[[Any, Any], tuple[Any, Any]] | None
+)
+
+
+def adapt_objective(function: Callable[..., Any]) -> CustomObj:
     """Return an objective of (labels, predictions) as one of (predictions, matrix).
+
+    An `Objective` is returned unchanged, as in XGBoost 3.4.
 
     The objective gets weights as ``sample_weight``, which it must accept if there are
     weights.
     """
+    if isinstance(function, Objective):
+        return function
     takes_weights = "sample_weight" in signature(function).parameters
 
     def gradients(predictions: npt.NDArray[Any], data: Any) -> Any:

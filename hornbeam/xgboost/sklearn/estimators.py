@@ -12,8 +12,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.xgboost._typing import IterationRange
 from hornbeam.xgboost.deprecation import deprecate_positional_args
-from hornbeam.xgboost.sklearn.model import IterationRange, XGBModel
+from hornbeam.xgboost.sklearn.model import XGBModel
 
 __all__ = [
     "XGBClassifier",
@@ -36,6 +37,8 @@ class XGBClassifier(ClassifierMixin, XGBModel):
     n_classes_
         The number of distinct labels in the training data.
     """
+
+    __module__ = "hornbeam.xgboost.sklearn"  # by which packages recognise it
 
     n_classes_: int
 
@@ -145,6 +148,8 @@ class XGBRegressor(RegressorMixin, XGBModel):
     Targets may have several columns.
     """
 
+    __module__ = "hornbeam.xgboost.sklearn"  # by which packages recognise it
+
     @deprecate_positional_args
     def __init__(self, *, objective: Any = "reg:squarederror", **kwargs: Any) -> None:
         super().__init__(objective=objective, **kwargs)
@@ -203,12 +208,16 @@ class XGBRFClassifier(XGBRFModel, XGBClassifier):
     `n_estimators` is the number of trees.
     """
 
+    __module__ = "hornbeam.xgboost.sklearn"  # by which packages recognise it
+
 
 class XGBRFRegressor(XGBRFModel, XGBRegressor):
     """A random forest for regression, with the parameters of `XGBRegressor`.
 
     `n_estimators` is the number of trees.
     """
+
+    __module__ = "hornbeam.xgboost.sklearn"  # by which packages recognise it
 
 
 def both_class_probabilities(found: Any, stack: Any) -> Any:

@@ -16,26 +16,24 @@ from sklearn.exceptions import NotFittedError
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.sklearn.custom_functions import metric_of
+from hornbeam.xgboost._typing import IterationRange
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.config import config_context
+from hornbeam.xgboost.core import Metric
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.dmatrix import DMatrix, QuantileDMatrix
-from hornbeam.xgboost.sklearn.custom_functions import (
-    Metric,
-    adapt_objective,
-    split_metrics,
-)
+from hornbeam.xgboost.sklearn.custom_functions import adapt_objective, split_metrics
 from hornbeam.xgboost.sklearn.fit_matrices import create_matrices, get_model_categories
 from hornbeam.xgboost.sklearn.parameters import XGBParameters
 
-__all__ = ["EvalFields", "IterationRange", "XGBModel"]
+__all__ = ["DEFAULT_N_ESTIMATORS", "EvalFields", "XGBModel"]
 
-IterationRange: TypeAlias = tuple[int, int]
 #: Weights, margins and groups of `eval_set` by field: the name of the argument, and a
 #: value for each pair.
 EvalFields: TypeAlias = Mapping[str, tuple[str, Sequence[Any] | None]]
 
-_DEFAULT_ROUNDS = 100
+#: The number of rounds if `n_estimators` is None.
+DEFAULT_N_ESTIMATORS = 100
 
 
 class XGBModel(XGBParameters):
@@ -63,6 +61,8 @@ class XGBModel(XGBParameters):
     kwargs
         Other parameters of the booster.
     """
+
+    __module__ = "hornbeam.xgboost.sklearn"  # by which packages recognise it
 
     _Booster: Booster
     evals_result_: EvalsLog
@@ -207,8 +207,8 @@ class XGBModel(XGBParameters):
         )
         if self.feature_weights is not None:
             raise ParameterError(
-                "2 different `feature_weights` are provided; use the one in the "
-                "constructor or `set_params` alone",
+                "2 different `feature_weights` are provided.  Use the one in "
+                "constructor or `set_params` instead.",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
         return given
@@ -219,6 +219,7 @@ class XGBModel(XGBParameters):
                 "Experimental support for categorical data is not implemented for "
                 "current tree method yet: exact takes none; use hist or approx",
                 code=ErrorCode.CATEGORICAL_UNSUPPORTED,
+                learner="`exact` tree method",
             )
 
     def _create_dmatrix(self, ref: DMatrix | None, **fields: Any) -> DMatrix:
@@ -254,7 +255,7 @@ class XGBModel(XGBParameters):
 
     def get_num_boosting_rounds(self) -> int:
         """Return the number of boosting rounds of `fit`."""
-        return _DEFAULT_ROUNDS if self.n_estimators is None else self.n_estimators
+        return DEFAULT_N_ESTIMATORS if self.n_estimators is None else self.n_estimators
 
     # Prediction
 

@@ -7,11 +7,13 @@ from typing import Any, Self
 
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.sklearn.ranker import split_off_qid
+from hornbeam.xgboost._typing import IterationRange
 from hornbeam.xgboost.booster import Booster
+from hornbeam.xgboost.core import Metric
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.dmatrix import DMatrix
-from hornbeam.xgboost.sklearn.custom_functions import Metric, ltr_metric_decorator
-from hornbeam.xgboost.sklearn.model import EvalFields, IterationRange, XGBModel
+from hornbeam.xgboost.sklearn.custom_functions import ltr_metric_decorator
+from hornbeam.xgboost.sklearn.model import EvalFields, XGBModel
 
 __all__ = ["XGBRanker", "XGBRankerMixIn"]
 
@@ -28,6 +30,8 @@ class XGBRanker(XGBRankerMixIn, XGBModel):
     The parameters are those of `XGBModel`, with an `objective` that starts with
     ``rank:``; `eval_metric` may be a function of the labels and predictions of a group.
     """
+
+    __module__ = "hornbeam.xgboost.sklearn"  # by which packages recognise it
 
     @deprecate_positional_args
     def __init__(self, *, objective: str = "rank:ndcg", **kwargs: Any) -> None:

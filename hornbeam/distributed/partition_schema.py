@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.dask.partitions import Partition, PartitionReader, partition_errors
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories, union
-from hornbeam.data.labels import read_whole
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema, listed
 from hornbeam.data.sources.first_pass import kind_of, without_values
@@ -30,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """Description of a partition with rows, which its worker sends to the client.
+    """Description of a partition with rows, which its worker sends to others.
 
     Attributes
     ----------
@@ -66,27 +64,27 @@ class PartitionInfo:
 Infos = Mapping[int, PartitionInfo]
 
 
-def describe(partition: Partition, reader: PartitionReader) -> PartitionInfo | None:
-    """Return the description of a partition, None if it has no rows.
+def describe(
+    table: Table, info: MetaInfo, widths: dict[str, tuple[int, ...]], qid: Any = None
+) -> PartitionInfo:
+    """Return the description of a partition with rows.
 
-    Raises a `DataError` that names the partition if a field is invalid.
+    Parameters
+    ----------
+    table, info
+        Its features and its fields.
+    widths
+        The shape of one row's values of each field that was given.
+    qid
+        The query ids, if these were given.
     """
-    data = reader.read(partition)
-    if data is None:
-        return None
-    table, fields = data.table, data.fields
-    info = MetaInfo(table.n_rows, table.n_features)
-    with partition_errors(partition.number):
-        info.set(fields, whole=False)
-    weights, qid = info["weight"], fields.get("qid")
-    if qid is not None:
-        qid = read_whole(qid, "qid")
+    weights = info["weight"]
     return PartitionInfo(
         table.n_rows,
         table.schema,
         np.dtype(table.dtype),
         _valueless(table),
-        {name: values.shape[1:] for name, values in fields.items()},
+        widths,
         None if qid is None else (int(qid[0]), int(qid[-1])),
         weights is not None and len(weights) != table.n_rows,
         None if weights is None else float(weights.max()),

@@ -1,0 +1,1 @@
+"""Training in a group of processes, each of which has a part of the rows."""

@@ -1,0 +1,432 @@
+"""A process's place in a group, and what the processes of a group compute together.
+
+There is one operation: every process contributes a value, the values are merged along
+a binary tree up to the first process, and the result goes down the tree to all. An
+error of one process takes the place of its value, so that it is raised in all of them,
+and the connections stay usable.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam import __version__
+from hornbeam.distributed.connection import Connection, HandshakeError, connect
+from hornbeam.distributed.tracker import PROTOCOL
+from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
+
+__all__ = ["Group", "active_group", "join", "leave", "training_group"]
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+
+#: Seconds that a process which has lost another one waits for the tracker's reason.
+_REASON_TIMEOUT = 1.0
+#: Bytes of an array that is reduced at a time.
+_BLOCK_BYTES = 1 << 22
+#: Seconds by which a wait for a process is longer than that process's own waits.
+_LONGER = 0.5
+#: Seconds between two checks that the group has not failed.
+_CHECK_INTERVAL = 0.1
+#: Seconds between two attempts to reach the tracker.
+_RETRY_DELAY = 0.5
+
+
+class _Failure:
+    """Takes the place of a value that a process could not compute."""
+
+    def __init__(self, error: HornbeamError) -> None:
+        self.error = error
+
+
+class Group:
+    """A process of a group.
+
+    Parameters
+    ----------
+    host, port, token
+        Of the tracker.
+    task
+        A name by which ranks can be ordered.
+    own_port
+        The port at which this process listens for others; 0: any that is free.
+    retries
+        How often to try to reach the tracker again.
+    timeout
+        Seconds without a byte from another process that is waited for, after which it
+        is given up; None: no limit.
+
+    Attributes
+    ----------
+    rank, size
+        The number of this process, and the number of processes.
+    names
+        Of all processes, in the order of ranks.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        token: str,
+        *,
+        task: str = "",
+        own_port: int = 0,
+        retries: int = 3,
+        timeout: float | None = 300.0,
+    ) -> None:
+        self._timeout, self._token, self._calls = timeout, token, 0
+        self._parent: Connection | None = None
+        self._children: list[Connection] = []
+        self._reason: str | None = None
+        self._has_reason = threading.Event()
+        self._tracker = self._reach(host, port, retries)
+        try:
+            self._listener = self._listen(own_port)
+            self._join_tracker(task)
+            # Already while the processes connect, since one of them may fail then.
+            hearing = threading.Thread(target=self._hear, daemon=True)
+            hearing.start()
+            self._connect_peers()
+        except BaseException:
+            self.close()
+            raise
+
+    # Joining
+
+    def _reach(self, host: str, port: int, retries: int) -> Connection:
+        """Return the connection to the tracker."""
+        wait = min(self._timeout or 10.0, 10.0)
+        for attempt in range(retries + 1):
+            try:
+                return connect(host, port, self._token, wait)
+            except HandshakeError as error:
+                raise ClusterError(
+                    f"the tracker at {host}, port {port}, does not accept this "
+                    "process: it has another token; pass the arguments that "
+                    "worker_args of this very tracker returns",
+                    code=ErrorCode.GROUP_TOKEN_REFUSED,
+                ) from error
+            except OSError as error:
+                if attempt == retries:
+                    raise ClusterError(
+                        f"there is no tracker at {host}, port {port}: {error}; start "
+                        "it before, and see that this machine may connect to it",
+                        code=ErrorCode.TRACKER_NOT_FOUND,
+                    ) from error
+                time.sleep(_RETRY_DELAY)
+        raise AssertionError("unreachable")
+
+    def _listen(self, port: int) -> socket.socket:
+        """Return a socket that listens where others reach this machine."""
+        host = self._tracker.local_host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+        return listener
+
+    def _join_tracker(self, task: str) -> None:
+        """Join, and wait until all processes have."""
+        self._tracker.wait_at_most(None)  # the tracker has a time-out of its own
+        try:
+            self._tracker.send_text(
+                host=self._tracker.local_host,
+                port=self._listener.getsockname()[1],
+                pid=os.getpid(),
+                task=task,
+                version=__version__,
+                protocol=PROTOCOL,
+            )
+            reply = self._tracker.receive_text()
+        except OSError as error:
+            raise self._lost("the tracker ended before the group was there") from error
+        if "failure" in reply:
+            raise self._lost(str(reply["failure"]))
+        self.rank, self.size = int(reply["rank"]), len(reply["addresses"])
+        self._addresses: list[tuple[str, int]] = [
+            (host, port) for host, port in reply["addresses"]
+        ]
+        self.names: list[str] = reply["names"]
+
+    def _connect_peers(self) -> None:
+        """Connect to the processes above and below in the tree."""
+        wait = min(self._timeout or 60.0, 60.0)
+        try:
+            if self.rank > 0:
+                parent = connect(*self._addresses[self._above], self._token, wait)
+                self._parent = parent
+                parent.send_text(rank=self.rank)
+            found = self._accept_children(time.monotonic() + wait)
+        except OSError as error:
+            self._has_reason.wait(_REASON_TIMEOUT)
+            reason = f"its processes cannot connect to each other: {error}"
+            raise self._lost(self._reason or reason) from error
+        self._children = [found[rank] for rank in sorted(found)]
+        self._below = sorted(found)
+        self._set_timeouts()
+
+    def _set_timeouts(self) -> None:
+        """Limit the waits for others.
+
+        Who waits for a process that waits for a third one waits longer than that, so
+        that the process which is silent is the one that is reported.
+        """
+        if self._timeout is None:
+            return
+        depth, deepest = (self.rank + 1).bit_length(), self.size.bit_length()
+        for child in self._children:
+            child.wait_at_most(self._timeout + (deepest - depth) * _LONGER)
+        if self._parent is not None:
+            self._parent.wait_at_most(self._timeout + (deepest + depth) * _LONGER)
+
+    @property
+    def _above(self) -> int:
+        return (self.rank - 1) // 2
+
+    def _accept_children(self, deadline: float) -> dict[int, Connection]:
+        first = 2 * self.rank + 1
+        awaited = set(range(first, min(first + 2, self.size)))
+        found: dict[int, Connection] = {}
+        self._listener.settimeout(_CHECK_INTERVAL)
+        while awaited != found.keys():
+            if self._reason is not None or time.monotonic() > deadline:
+                raise TimeoutError(f"worker {min(awaited - found.keys())} is not there")
+            try:
+                accepted, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            child = Connection(accepted)
+            try:
+                child.accept(self._token)
+                found[int(child.receive_text()["rank"])] = child
+            except (OSError, ValueError):
+                child.close()  # a stranger
+        return found
+
+    # Failures
+
+    def _hear(self) -> None:
+        """Wait for what the tracker tells: that the group has failed."""
+        try:
+            while True:
+                message = self._tracker.receive_text()
+                if "failure" in message:
+                    self._reason = str(message["failure"])
+                    break
+        except (OSError, ValueError):
+            return  # the tracker ended; the group can do without
+        finally:
+            self._has_reason.set()
+        for peer in self._peers:
+            peer.shut_down()  # wakes the thread that waits for it
+
+    @property
+    def _peers(self) -> list[Connection]:
+        parent = [] if self._parent is None else [self._parent]
+        return [*parent, *self._children]
+
+    def _lost(self, reason: str) -> ClusterError:
+        return ClusterError(
+            f"the group of processes cannot go on: {reason}",
+            code=ErrorCode.GROUP_FAILED,
+        )
+
+    def _broken(self, rank: int, error: OSError) -> ClusterError:
+        """Return the error for a process that cannot be reached any more."""
+        if isinstance(error, TimeoutError):
+            reason = f"{self.names[rank]} sent nothing for {self._timeout:g} seconds"
+        else:
+            self._has_reason.wait(_REASON_TIMEOUT)
+            reason = f"{self.names[rank]} has left it, or was lost"
+        if self._reason is None:
+            self._tell(failure=reason)
+            self._reason = reason
+        for peer in self._peers:
+            peer.shut_down()  # others wait for this process
+        return self._lost(self._reason)
+
+    def fail(self, reason: str) -> None:
+        """Tell the other processes that this one cannot go on."""
+        self._tell(failure=f"{self.names[self.rank]} failed: {reason}")
+
+    def _tell(self, **message: Any) -> None:
+        """Send a message to the tracker, if it is still there."""
+        try:
+            self._tracker.send_text(**message)
+        except OSError:
+            return
+
+    # Working together
+
+    def combine(
+        self,
+        what: str,
+        compute: Callable[[], Value],
+        merge: Callable[[Value, Value], Value],
+        finish: Callable[[Value], Any] | None = None,
+    ) -> Any:
+        """Return the values of all processes, merged; the same in all of them.
+
+        Parameters
+        ----------
+        what
+            The name of the operation: that of all processes must be the same.
+        compute
+            Returns the value of this process. What it raises is raised in all.
+        merge
+            Merges two values, in the order of a tree over the ranks.
+        finish
+            Turns the merged value into the result, in the first process only.
+        """
+        if self._reason is not None:
+            raise self._lost(self._reason)
+        self._calls += 1
+        call = f"{what} (call {self._calls})"
+        own, raised = _attempt(compute)
+        for rank, child in zip(self._below, self._children, strict=True):
+            other_call, other = self._receive(child, rank)
+            own = self._merge(own, other, merge, call, other_call, rank)
+        if self._parent is not None:
+            self._send(self._parent, self._above, (call, own))
+            _, own = self._receive(self._parent, self._above)
+        elif finish is not None and not isinstance(own, _Failure):
+            merged = own
+            own, raised = _attempt(lambda: finish(merged))
+        for rank, child in zip(self._below, self._children, strict=True):
+            self._send(child, rank, (call, own))
+        if raised is not None:
+            raise raised
+        if isinstance(own, _Failure):
+            raise own.error
+        return own
+
+    def gather(self, what: str, compute: Callable[[], Value]) -> list[Value]:
+        """Return the values of all processes, in the order of ranks."""
+        found: dict[int, Value] = self.combine(
+            what, lambda: {self.rank: compute()}, lambda a, b: a | b
+        )
+        return [found[rank] for rank in range(self.size)]
+
+    def reduce(
+        self, what: str, array: NDArray[Any], operation: np.ufunc
+    ) -> NDArray[Any]:
+        """Return the reduction of flat arrays of all processes, which it overwrites.
+
+        It goes through the tree in blocks, so that all processes work at a time and
+        need little memory.
+        """
+        call = f"{what} of {array.size} {array.dtype}"
+
+        def merge(own: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+            merged: NDArray[Any] = operation(own, other, out=own)
+            return merged
+
+        n_blocks = max(1, -(-array.nbytes // _BLOCK_BYTES))
+        for block in np.array_split(array, n_blocks):
+            block[:] = self.combine(call, partial(np.asarray, block), merge)
+        return array
+
+    def _merge(
+        self,
+        own: Any,
+        other: Any,
+        merge: Callable[[Any, Any], Any],
+        call: str,
+        other_call: str,
+        rank: int,
+    ) -> Any:
+        failures = [value for value in (own, other) if isinstance(value, _Failure)]
+        if failures:
+            return failures[0]
+        if call != other_call:
+            return _Failure(
+                self._lost(
+                    f"{self.names[self.rank]} calls {call}, and {self.names[rank]} "
+                    f"calls {other_call}; all processes must make the same calls in "
+                    "the same order"
+                )
+            )
+        merged, _ = _attempt(lambda: merge(own, other))
+        return merged
+
+    def _send(self, peer: Connection, rank: int, value: Any) -> None:
+        try:
+            peer.send(value)
+        except OSError as error:
+            raise self._broken(rank, error) from error
+
+    def _receive(self, peer: Connection, rank: int) -> Any:
+        try:
+            return peer.receive()
+        except OSError as error:
+            raise self._broken(rank, error) from error
+
+    def print(self, text: str) -> None:
+        """Print a text where the tracker is."""
+        self._tell(print=text)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._tell(done=True)
+        for connection in (*self._peers, self._tracker):
+            connection.close()
+        if hasattr(self, "_listener"):
+            self._listener.close()
+
+
+def _attempt(
+    compute: Callable[[], Result],
+) -> tuple[Result | _Failure, BaseException | None]:
+    """Return a result, or a failure and the error that this process raises for it."""
+    try:
+        return compute(), None
+    except HornbeamError as error:
+        return _Failure(error), error
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        return _Failure(ClusterError(text, code=ErrorCode.GROUP_FAILED)), error
+
+
+class _Place(threading.local):
+    """The group that this thread is in: as in XGBoost, other threads are not."""
+
+    group: Group | None = None
+
+
+_place = _Place()
+
+
+def active_group() -> Group | None:
+    """Return the group that this thread is in; None: it is alone."""
+    return _place.group
+
+
+def training_group() -> Group | None:
+    """Return the group whose processes share the rows; None: this one has all."""
+    group = _place.group
+    return None if group is None or group.size == 1 else group
+
+
+def join(*args: Any, **options: Any) -> Group:
+    """Join a group, with the arguments of `Group`; leave the one before."""
+    leave()
+    group = _place.group = Group(*args, **options)
+    return group
+
+
+def leave() -> None:
+    """Leave the group, if this thread is in one."""
+    group, _place.group = _place.group, None
+    if group is not None:
+        group.close()

@@ -1,0 +1,215 @@
+"""Matrices of which each process of a group has a part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.binning.cuts import Cuts
+from hornbeam.binning.dense import DenseMatrix
+from hornbeam.binning.external import ExternalMatrix
+from hornbeam.binning.external_build import build_worker_external
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.meta_info import MetaInfo
+from hornbeam.data.schema import Schema
+from hornbeam.distributed.binned_rows import BinnedRows
+from hornbeam.distributed.binning import bin_partitions
+from hornbeam.distributed.group import Group
+from hornbeam.distributed.group_cluster import GroupCluster
+from hornbeam.distributed.partition_schema import (
+    align_partition,
+    check_fields,
+    describe,
+    merge_schemas,
+)
+from hornbeam.errors import DataError, ErrorCode
+
+__all__ = [
+    "GroupPart",
+    "OwnRows",
+    "align_part",
+    "bin_external_part",
+    "bin_matrix",
+    "bin_own_rows",
+    "join_fields",
+    "part_of",
+]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """The place of a process's rows among those of all processes.
+
+    Attributes
+    ----------
+    schema
+        The columns, with the categories of all processes.
+    n_rows
+        Number of rows of all processes.
+    first_row
+        The number of the first own row among them: those of rank 0 come first.
+    largest_weight
+        Of all rows; None without weights.
+    """
+
+    schema: Schema
+    n_rows: int
+    first_row: int
+    largest_weight: float | None
+
+
+def part_of(group: Group, data: DMatrix) -> GroupPart:
+    """Return the place of the rows of `data`, which every process has a part of.
+
+    Raises a `DataError` if the parts have different columns or fields.
+    """
+
+    def own() -> Any:
+        if data.n_rows == 0:
+            return None
+        fields = data.info.fields()
+        widths = {name: values.shape[1:] for name, values in fields.items()}
+        return describe(data.table, data.info, widths)
+
+    found = group.gather("describe a matrix", own)
+    infos = {rank: info for rank, info in enumerate(found) if info is not None}
+    if not infos:
+        raise DataError(
+            "no process of the group has rows; at least one must have some",
+            code=ErrorCode.EMPTY_DATA,
+        )
+    check_fields(infos)
+    rows = [0 if info is None else info.n_rows for info in found]
+    weights = [info.largest_weight for info in infos.values()]
+    return GroupPart(
+        merge_schemas(infos),
+        sum(rows),
+        sum(rows[: group.rank]),
+        max((weight for weight in weights if weight is not None), default=None),
+    )
+
+
+def align_part(data: DMatrix, part: GroupPart) -> None:
+    """Give a matrix the columns and the category codes of all processes."""
+    data.table = align_partition(
+        data.table, part.schema, "error", "the other processes"
+    )
+
+
+class OwnRows(BinnedRows):
+    """The rows of this process.
+
+    Parameters
+    ----------
+    data
+        The matrix, with the columns and the category codes of all processes.
+    caching
+        As for `BinnedRows`.
+    """
+
+    def __init__(self, data: DMatrix, caching: Any) -> None:
+        super().__init__(caching)
+        self.set_table(data.table, [data.table])
+        self._weights = data.row_weights
+
+    @property
+    def row_weights(self) -> Floats | None:
+        return self._weights
+
+    @property
+    def own_bins(self) -> DenseMatrix | ExternalMatrix:
+        """The bins, once there are some."""
+        assert self.binned is not None
+        return self.binned
+
+    def weigh_cuts(self, hessians: Floats) -> tuple[float, bool]:
+        """Use hessians as the weights of the next cuts.
+
+        Returns the largest one, and whether all are equal to the weights before.
+        """
+        before, self._cut_weights = self._cut_weights, hessians
+        is_same = before is not None and np.array_equal(before, hessians)
+        return float(hessians.max(initial=0.0)), is_same
+
+
+def bin_own_rows(
+    group: Group,
+    rows: OwnRows,
+    part: GroupPart,
+    largest_weight: float | None,
+    max_bin: int,
+    n_threads: int,
+    *,
+    keep_features: bool = False,
+) -> None:
+    """Bin the rows of this process by the cuts of the rows of all processes."""
+    cluster = GroupCluster(group, rows)
+    bin_partitions(
+        cluster,
+        cluster.actors,
+        rows.table.schema,
+        part.n_rows,
+        largest_weight,
+        max_bin,
+        n_threads,
+        keep_features,
+    )
+
+
+def bin_matrix(
+    group: Group, data: DMatrix, max_bin: int, n_threads: int
+) -> DenseMatrix | ExternalMatrix:
+    """Return the bins of `data` by the cuts of the rows of all processes.
+
+    The matrix gets the columns and the category codes of all processes.
+    """
+    part = part_of(group, data)
+    align_part(data, part)
+    rows = OwnRows(data, data.cache_options)
+    bin_own_rows(group, rows, part, part.largest_weight, max_bin, n_threads)
+    return rows.own_bins
+
+
+def join_fields(
+    parts: Sequence[Mapping[str, NDArray[Any]]], sizes: Sequence[int], n_features: int
+) -> MetaInfo:
+    """Return the fields of the rows of all processes, from those of each.
+
+    `sizes` are their numbers of rows. Processes without rows may have no fields.
+    """
+    info = MetaInfo(sum(sizes), n_features)
+    fields: dict[str, NDArray[Any]] = {}
+    filled = [
+        (part, first)
+        for part, size, first in zip(
+            parts, sizes, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True
+        )
+        if size > 0
+    ]
+    for name in filled[0][0] if filled else ():
+        if name == "feature_weights":
+            fields[name] = filled[0][0][name]
+        elif name == "group_ptr":
+            starts = [part[name][:-1] + first for part, first in filled]
+            fields[name] = np.append(np.concatenate(starts), info.n_rows)
+        else:
+            fields[name] = np.concatenate([part[name] for part, _ in filled])
+    info.set(fields)
+    return info
+
+
+def bin_external_part(data: DMatrix, cuts: Cuts) -> ExternalMatrix:
+    """Return the bins of `data` by the cuts of another matrix, in external memory.
+
+    Processes that share the cache have a folder each.
+    """
+    options, max_bin = data.cache_options, int(cuts.n_bins.max())
+    assert options is not None
+    given = data.table, cuts.columns(), max_bin, options, data.nthread
+    return build_worker_external(*given, own_cuts=False)

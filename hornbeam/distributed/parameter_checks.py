@@ -1,0 +1,50 @@
+"""Checks of parameters whose training needs all rows in one process."""
+
+from __future__ import annotations
+
+from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.params import Parameters
+
+__all__ = ["check_cluster_booster", "check_cluster_parameters"]
+
+
+def check_cluster_parameters(parameters: Parameters) -> None:
+    """Raise a `ParameterError` if a cluster cannot train with these parameters."""
+    if parameters.process_type == "update":
+        raise ParameterError(
+            "process_type='update' is not implemented on a cluster; train with "
+            "hornbeam.train, in external memory if need be: ExtMemQuantileDMatrix",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        )
+    method = parameters.method()
+    if method == "exact" or parameters.sketch_scope == "local":
+        what = "sketch_scope='local'" if method == "approx" else "tree_method='exact'"
+        raise ParameterError(
+            f"{what} doesn't support distributed training: it needs all values of "
+            "a column in sorted order; use hornbeam.train, or tree_method='hist' "
+            "or 'approx' on a cluster",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        )
+    many = "multi_output_tree"
+    if method == "approx" and parameters.multi_strategy == many:
+        raise ParameterError(
+            f"multi_strategy={many!r} on a cluster requires tree_method='hist', "
+            "not 'approx'; use hornbeam.train, or leave one of them out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
+    if parameters.leaf_solver != "newton":
+        raise ParameterError(
+            f"leaf_solver={parameters.leaf_solver!r} trains on one machine, not on "
+            "a cluster; use hornbeam.train, or leave leaf_solver out",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        )
+
+
+def check_cluster_booster(parameters: Parameters) -> None:
+    """Raise a `ParameterError` if a cluster cannot train this booster."""
+    if parameters.booster == "gblinear":
+        raise ParameterError(
+            "booster='gblinear' does not train on a cluster; train it on one "
+            "machine with hornbeam.train",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        )

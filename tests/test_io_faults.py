@@ -1,0 +1,74 @@
+"""Whatever I/O operation fails, files are old or new, and the next call works."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hornbeam
+
+HERE = Path(__file__).parent
+#: Scenarios of io_faults.py, most with all of its faults.
+SLOW = [
+    ["save_model in JSON"],
+    ["save_model of the drop-in"],
+    ["save_binary"],
+    ["dump_model"],
+    # Each page is drawn, which takes a second.
+    ["report", "a full disk"],
+    ["export of onnx"],
+    ["export of c"],
+    ["export of py"],
+    ["export of json"],
+    ["hornbeam predict to CSV"],
+    ["hornbeam predict to Parquet"],
+    ["hornbeam train"],
+    ["hornbeam export"],
+    ["checkpoints"],
+    ["building a cache"],
+    ["building a cache from a file"],
+    ["rounds in external memory"],
+    ["loading models"],
+    ["loading a matrix"],
+    ["reading CSV"],
+    ["reading parquet"],
+    ["reading arrow"],
+    ["reading libsvm"],
+]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """Return the path of the library that is preloaded."""
+    compiler = shutil.which("cc")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("needs a C compiler and Linux")
+    path = tmp_path_factory.mktemp("library") / "io_faults.so"
+    options = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(path)]
+    subprocess.run([compiler, *options, str(HERE / "io_faults.c"), "-ldl"], check=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["save_model"], *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW)],
+    ids=lambda arguments: arguments[0],
+)
+def test_each_operation_fails_in_turn(library, arguments):
+    root = str(Path(hornbeam.__file__).parents[1])
+    process = subprocess.run(
+        [sys.executable, str(HERE / "io_faults.py"), *arguments],
+        env={**os.environ, "PYTHONPATH": root, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    n_points, wrong = json.loads(process.stdout)
+    assert wrong == []
+    assert n_points >= 5
