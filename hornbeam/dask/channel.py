@@ -5,6 +5,9 @@ answer of a megabyte: it is serialised, sliced, queued and woken for in four thr
 channel is a connection that Dask has opened, and that is then used by two threads
 alone: one of the client sends a call, one of the worker waits for it and answers. The
 arrays of an answer are sent from where they are, and received into new ones.
+
+Each message has its number and checksums: one that comes twice, or is not what was sent,
+breaks the channel instead of the model.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import pickle
 import socket
 import struct
 import threading
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +24,16 @@ import numpy as np
 from distributed.comm.tcp import TCP
 from distributed.protocol.pickle import dumps, loads
 
-__all__ = ["STALL", "Channel", "Frames", "can_detach", "detach", "pack", "serve"]
+__all__ = [
+    "STALL",
+    "Channel",
+    "Frames",
+    "GarbledMessageError",
+    "can_detach",
+    "detach",
+    "pack",
+    "serve",
+]
 
 #: What is sent: the sizes of the parts, a pickle, and the memory of its arrays.
 Frames = list[Any]
@@ -28,11 +41,20 @@ Frames = list[Any]
 #: Seconds without progress after which a caller checks that the other side is alive.
 STALL = 0.25
 
-#: Sizes of the whole message after the prefix, and of the pickle; number of arrays.
-_PREFIX = struct.Struct("<QQQ")
+#: What is before the prefix: a mark, the CRC-32 of what follows up to the parts, and
+#: how many messages were sent before in this direction.
+_ENVELOPE = struct.Struct("<4sIQ")
+_MARK = b"\x89HBM"
+#: Sizes of the whole message after the prefix, and of the pickle; number of arrays; sum
+#: of the words of 8 bytes after the prefix.
+_PREFIX = struct.Struct("<QQQQ")
 _ALIGNMENT = 64
 #: Messages below this size are sent at once.
 _SMALL = 1 << 16
+
+
+class GarbledMessageError(OSError):
+    """A message was not the one that the other end had to send next."""
 
 
 def pack(value: Any) -> Frames:
@@ -46,13 +68,28 @@ def pack(value: Any) -> Frames:
     sizes = struct.pack(f"<{len(arrays)}Q", *(array.nbytes for array in arrays))
     frames = [frame for part in (sizes, head, *arrays) for frame in _aligned(part)]
     total = sum(len(frame) for frame in frames)
-    frames.insert(0, _PREFIX.pack(total, len(head), len(arrays)))
-    return [b"".join(frames)] if total < _SMALL else frames
+    if total < _SMALL:
+        frames = [b"".join(frames)]
+    checksum = sum(map(_sum_of_words, frames)) % 2**64
+    prefix = _PREFIX.pack(total, len(head), len(arrays), checksum)
+    return [prefix + frames[0]] if total < _SMALL else [prefix, *frames]
 
 
 def _aligned(part: Any) -> list[Any]:
     """Return a part of a message, and the bytes up to the next one."""
     return [part, bytes(-len(part) % _ALIGNMENT)]
+
+
+def _sum_of_words(part: Any) -> int:
+    """Return the sum of the words of 8 bytes of a part of a message.
+
+    It takes a tenth of the time of a CRC, which would be a considerable part of a
+    round.
+    """
+    n_whole = len(part) // 8
+    words = np.frombuffer(part, "<u8", n_whole) if n_whole else np.empty(0, "<u8")
+    rest = int.from_bytes(bytes(part[8 * n_whole :]), "little")
+    return int(np.add.reduce(words)) + rest
 
 
 class _Parts:
@@ -78,17 +115,28 @@ class Channel:
     on_stall
         Called when nothing was sent or received for `STALL` seconds; it raises an error
         to give up. None: wait as long as the connection lasts.
+    patience
+        Seconds after which a message that has begun must go on, if `on_stall` is given.
     """
 
     def __init__(
-        self, connection: socket.socket, on_stall: Callable[[], None] | None = None
+        self,
+        connection: socket.socket,
+        on_stall: Callable[[], None] | None = None,
+        patience: float = 10.0,
     ) -> None:
         connection.settimeout(None if on_stall is None else STALL)
         self._connection, self._on_stall = connection, on_stall
+        self._patience = patience
+        self._n_sent = self._n_received = 0
 
     def send(self, frames: Frames) -> None:
         """Send frames; raise an OSError if the connection is broken."""
-        for frame in frames:
+        first, *others = frames
+        checked = struct.pack("<Q", self._n_sent) + first[: _PREFIX.size]
+        envelope = _ENVELOPE.pack(_MARK, zlib.crc32(checked), self._n_sent)
+        self._n_sent += 1
+        for frame in (envelope + first, *others):
             view = memoryview(frame)
             while view:
                 try:
@@ -98,8 +146,18 @@ class Channel:
 
     def receive(self) -> Any:
         """Return the next value; raise an OSError if the connection is broken."""
-        total, head_size, count = _PREFIX.unpack(self._read(_PREFIX.size))
-        parts = _Parts(self._read(total))
+        begin = self._read(_ENVELOPE.size + _PREFIX.size, has_begun=False)
+        mark, crc, number = _ENVELOPE.unpack_from(begin)
+        if mark != _MARK or crc != zlib.crc32(begin[-_PREFIX.size - 8 :]):
+            raise GarbledMessageError("the other end sent what is no message")
+        if number != self._n_received:
+            raise GarbledMessageError(f"message {number} came twice or too early")
+        self._n_received += 1
+        total, head_size, count, checksum = _PREFIX.unpack_from(begin, _ENVELOPE.size)
+        message = self._read(total, has_begun=True)
+        if _sum_of_words(message) % 2**64 != checksum:
+            raise GarbledMessageError(f"the checksum of message {number} is wrong")
+        parts = _Parts(message)
         sizes = struct.unpack(f"<{count}Q", parts.next(8 * count))
         head = parts.next(head_size)
         return loads(head, buffers=[parts.next(size) for size in sizes])
@@ -108,19 +166,26 @@ class Channel:
         """Close the connection; a thread that waits at the other end is woken."""
         self._connection.close()
 
-    def _read(self, size: int) -> memoryview:
-        """Return the next bytes, in memory that is aligned for any array."""
+    def _read(self, size: int, *, has_begun: bool) -> memoryview:
+        """Return the next bytes, in memory that is aligned for any array.
+
+        An answer may take any time to begin, but nothing is computed within one.
+        """
         whole = np.empty(size, np.uint8).data
         rest = whole
+        n_stalls = 0
         while rest:
             try:
                 count = self._connection.recv_into(rest)
             except TimeoutError:
                 self._stalled()
+                n_stalls += 1
+                if has_begun and n_stalls * STALL >= self._patience:
+                    raise GarbledMessageError("the message does not go on") from None
                 continue
             if count == 0:
                 raise ConnectionResetError("the other end is closed")
-            rest = rest[count:]
+            rest, n_stalls, has_begun = rest[count:], 0, True
         return whole
 
     def _stalled(self) -> None:

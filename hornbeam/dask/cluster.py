@@ -204,8 +204,13 @@ class DaskCluster(Workers, Cluster):
             )
         channel = None
         if connection is not None:
-            hooks = self._watch_actor, self._check_client
-            channel = ActorChannel(actor, connection, *hooks)
+            channel = ActorChannel(
+                actor,
+                connection,
+                self._watch_actor,
+                self._check_client,
+                self.patience,
+            )
         self._channels[actor.number] = channel
 
     def _close_channels(self, actors: Sequence[RowActor]) -> None:

@@ -28,6 +28,8 @@ class ActorChannel:
         Starts to watch the actor's worker; the future fails with `WorkerLostError`.
     check_client
         Raises an error if the client, whose event loop watches, is closed.
+    patience
+        As for `Channel`.
     """
 
     def __init__(
@@ -36,9 +38,10 @@ class ActorChannel:
         connection: socket.socket,
         watch: Callable[[RowActor], Future[None]],
         check_client: Callable[[], None],
+        patience: float,
     ) -> None:
         self._actor = actor
-        self._channel = Channel(connection, self._check)
+        self._channel = Channel(connection, self._check, patience)
         self._start_watch, self._check_client = watch, check_client
         self._watch: Future[None] | None = None
 

@@ -83,7 +83,12 @@ async def call_actor(
     """
     call = peer.hornbeam_call(key=key, message=message)
     result = _result_in(await watch(call, peer, patience, is_known_dead))
-    return loads(result) if isinstance(result, bytes) else result
+    if not isinstance(result, bytes):
+        return result
+    try:
+        return loads(result)
+    except Exception as error:  # whatever garbage makes a pickle do
+        raise WorkerLostError from error
 
 
 def _result_in(reply: dict[str, Any]) -> Any:

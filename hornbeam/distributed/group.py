@@ -13,7 +13,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam import __version__
 from hornbeam.distributed.connection import Connection, HandshakeError, connect
@@ -27,8 +31,12 @@ Result = TypeVar("Result")
 
 #: Seconds that a process which has lost another one waits for the tracker's reason.
 _REASON_TIMEOUT = 1.0
+#: Bytes of an array that is reduced at a time.
+_BLOCK_BYTES = 1 << 22
 #: Seconds by which a wait for a process is longer than that process's own waits.
 _LONGER = 0.5
+#: Seconds between two checks that the group has not failed.
+_CHECK_INTERVAL = 0.1
 #: Seconds between two attempts to reach the tracker.
 _RETRY_DELAY = 0.5
 
@@ -85,11 +93,13 @@ class Group:
         try:
             self._listener = self._listen(own_port)
             self._join_tracker(task)
+            # Already while the processes connect, since one of them may fail then.
+            hearing = threading.Thread(target=self._hear, daemon=True)
+            hearing.start()
             self._connect_peers()
         except BaseException:
             self.close()
             raise
-        threading.Thread(target=self._hear, name="hornbeam-group", daemon=True).start()
 
     # Joining
 
@@ -159,9 +169,9 @@ class Group:
                 parent.send_text(rank=self.rank)
             found = self._accept_children(time.monotonic() + wait)
         except OSError as error:
-            raise self._lost(
-                f"the processes of the group cannot connect to each other: {error}"
-            ) from error
+            self._has_reason.wait(_REASON_TIMEOUT)
+            reason = f"its processes cannot connect to each other: {error}"
+            raise self._lost(self._reason or reason) from error
         self._children = [found[rank] for rank in sorted(found)]
         self._below = sorted(found)
         self._set_timeouts()
@@ -188,10 +198,14 @@ class Group:
         first = 2 * self.rank + 1
         awaited = set(range(first, min(first + 2, self.size)))
         found: dict[int, Connection] = {}
+        self._listener.settimeout(_CHECK_INTERVAL)
         while awaited != found.keys():
-            self._listener.settimeout(max(0.01, deadline - time.monotonic()))
-            accepted, _ = self._listener.accept()
-            accepted.settimeout(max(0.01, deadline - time.monotonic()))
+            if self._reason is not None or time.monotonic() > deadline:
+                raise TimeoutError(f"worker {min(awaited - found.keys())} is not there")
+            try:
+                accepted, _ = self._listener.accept()
+            except TimeoutError:
+                continue
             child = Connection(accepted)
             try:
                 child.accept(self._token)
@@ -304,6 +318,25 @@ class Group:
         )
         return [found[rank] for rank in range(self.size)]
 
+    def reduce(
+        self, what: str, array: NDArray[Any], operation: np.ufunc
+    ) -> NDArray[Any]:
+        """Return the reduction of flat arrays of all processes, which it overwrites.
+
+        It goes through the tree in blocks, so that all processes work at a time and
+        need little memory.
+        """
+        call = f"{what} of {array.size} {array.dtype}"
+
+        def merge(own: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+            merged: NDArray[Any] = operation(own, other, out=own)
+            return merged
+
+        n_blocks = max(1, -(-array.nbytes // _BLOCK_BYTES))
+        for block in np.array_split(array, n_blocks):
+            block[:] = self.combine(call, partial(np.asarray, block), merge)
+        return array
+
     def _merge(
         self,
         own: Any,
@@ -365,31 +398,35 @@ def _attempt(
         return _Failure(ClusterError(text, code=ErrorCode.GROUP_FAILED)), error
 
 
-#: The group that this process is in.
-_active: Group | None = None
+class _Place(threading.local):
+    """The group that this thread is in: as in XGBoost, other threads are not."""
+
+    group: Group | None = None
+
+
+_place = _Place()
 
 
 def active_group() -> Group | None:
-    """Return the group that this process is in; None: it is alone."""
-    return _active
+    """Return the group that this thread is in; None: it is alone."""
+    return _place.group
 
 
 def training_group() -> Group | None:
     """Return the group whose processes share the rows; None: this one has all."""
-    return None if _active is None or _active.size == 1 else _active
+    group = _place.group
+    return None if group is None or group.size == 1 else group
 
 
 def join(*args: Any, **options: Any) -> Group:
     """Join a group, with the arguments of `Group`; leave the one before."""
-    global _active
     leave()
-    _active = Group(*args, **options)
-    return _active
+    group = _place.group = Group(*args, **options)
+    return group
 
 
 def leave() -> None:
-    """Leave the group, if this process is in one."""
-    global _active
-    group, _active = _active, None
+    """Leave the group, if this thread is in one."""
+    group, _place.group = _place.group, None
     if group is not None:
         group.close()

@@ -128,6 +128,8 @@ class Objective(ABC):
         #: files; and their values after the round of the last `gradients`.
         self.state: Arrays = {}
         self.next_state: Arrays = {}
+        #: Labels, and the targets that they were rounded to.
+        self._rounded: tuple[NDArray[Any], Floats] | None = None
 
     @property
     @abstractmethod
@@ -174,9 +176,23 @@ class Objective(ABC):
                 code=ErrorCode.LABEL_TARGETS_MISMATCH,
             )
         if self.parameters.margin_type == "float32":
-            with np.errstate(over="ignore"):  # the gradients will overflow as well
-                targets = targets.astype(np.float32).astype(np.float64)
+            if self._rounded is None or self._rounded[0] is not labels:
+                self._rounded = labels, self._round(targets)
+            return self._rounded[1]
         return targets
+
+    def _round(self, targets: Floats) -> Floats:
+        """Return the targets rounded to float32."""
+        with np.errstate(over="ignore"):
+            rounded = targets.astype(np.float32).astype(np.float64)
+        for labels, own in zip(targets, rounded, strict=True):
+            self.refuse(
+                labels,
+                np.isinf(own),
+                "is beyond the range of float32; scale the labels down",
+                ErrorCode.LABEL_NOT_FINITE,
+            )
+        return rounded
 
     def check_targets(self, targets: Floats) -> None:
         """Raise a DataError if a target is outside the domain of the objective."""

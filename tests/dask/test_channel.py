@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
-from hornbeam.dask.channel import Channel, pack
+from hornbeam.dask.channel import Channel, GarbledMessageError, pack
 
 
 class StalledError(Exception):
@@ -93,6 +94,56 @@ def test_an_answer_that_ends_halfway_is_an_error(ends):
     theirs.close()
     with pytest.raises(OSError, match="closed"):
         ours.receive()
+
+
+def send_bytes(channel, content):
+    channel._connection.sendall(content)
+
+
+def sent_bytes(value):
+    """Return what a new channel sends for a value."""
+    ours, theirs = socket.socketpair()
+    Channel(ours).send(pack(value))
+    with ours, theirs:
+        return theirs.recv(1 << 16)
+
+
+def test_a_message_that_comes_twice_is_an_error(ends):
+    ours, theirs = ends
+    send_bytes(theirs, 2 * sent_bytes("one"))
+    assert ours.receive() == "one"
+    with pytest.raises(GarbledMessageError, match="message 0 came twice"):
+        ours.receive()
+
+
+@given(place=st.floats(0, 1), value=st.integers(1, 255))
+def test_a_changed_message_is_an_error(place, value):
+    one, other = socket.socketpair()
+    message = bytearray(sent_bytes(("name", np.arange(20))))
+    message[int(place * (len(message) - 1))] ^= value
+    with one, other:
+        one.sendall(message)
+        with pytest.raises(GarbledMessageError):
+            Channel(other).receive()
+
+
+@examples(40)
+@given(st.binary(min_size=64))
+def test_bytes_that_are_no_message_are_an_error(content):
+    one, other = socket.socketpair()
+    with one, other:
+        one.sendall(content)
+        with pytest.raises(GarbledMessageError, match="no message"):
+            Channel(other).receive()
+
+
+@pytest.mark.parametrize("size", [5, 100])
+def test_a_message_that_does_not_go_on_is_an_error(size):
+    one, other = socket.socketpair()
+    with one, other:
+        one.sendall(sent_bytes(np.arange(30))[:size])
+        with pytest.raises(GarbledMessageError, match="does not go on"):
+            Channel(other, lambda: None, patience=0.3).receive()
 
 
 def test_a_stalled_channel_gives_up_if_it_is_told_to(ends):

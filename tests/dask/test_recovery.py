@@ -235,6 +235,62 @@ def test_at_every_kind_of_message(own_cluster, strike, expected, kind, how):
         end(processes[place] for place in struck)
 
 
+def misbehave(how, number):
+    """Make this worker's answer to the message of a number (from 0) wrong.
+
+    It runs on the worker, which does not have this module.
+    """
+    import random
+    import time
+
+    from hornbeam.dask.channel import Channel
+
+    send, count = Channel.send, iter(range(10**9))
+
+    def send_wrongly(channel, frames):
+        if next(count) != number:
+            return send(channel, frames)
+        connection = channel._connection
+        if how == "late":
+            time.sleep(3)
+        elif how == "garbage":
+            return connection.sendall(random.Random(0).randbytes(10_000))
+        elif how == "half":
+            return connection.sendall(b"".join(frames)[:20])
+        elif how == "changed":
+            last = bytearray(frames[-1])
+            last[-1] ^= 1
+            frames = [*frames[:-1], last]
+        send(channel, frames)
+        if how == "twice":
+            channel._n_sent -= 1
+            send(channel, frames)
+        return None
+
+    Channel.send = send_wrongly
+
+
+#: Ways to answer, and the numbers of messages of which the answer is wrong: the first
+#: ones are passes over the columns, then come ranges of gradients, levels and leaves.
+ANSWERS = [
+    *(("late", 4), ("half", 5), ("twice", 0), ("twice", 6)),
+    *(("garbage", 1), ("garbage", 7), ("changed", 2), ("changed", 8)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.time_limit(60)
+@pytest.mark.parametrize(("how", "number"), ANSWERS)
+def test_wrong_answers_change_nothing(own_cluster, expected, how, number):
+    client = own_cluster(2)
+    place = min(client.scheduler_info()["workers"])
+    client.run(misbehave, how, number, workers=[place])
+    result = trained(client, patience=2.0)
+    assert (result["booster"].digest(), result["history"]) == expected(PARAMS)
+    # A worker whose answer is wrong is no longer used; a late one is.
+    assert (place in client.scheduler_info()["workers"]) == (how == "late")
+
+
 @pytest.mark.slow
 @pytest.mark.time_limit(120)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

@@ -13,10 +13,12 @@ from group_processes import (
     run_group,
 )
 
+import hornbeam
 from hornbeam import ClusterError
 from hornbeam.distributed import group as groups
+from hornbeam.distributed.connection import connect
 from hornbeam.distributed.group import Group
-from hornbeam.distributed.tracker import Tracker
+from hornbeam.distributed.tracker import PROTOCOL, Tracker
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
@@ -117,6 +119,26 @@ def test_another_version_is_an_error_in_all(monkeypatch):
     first.join()
     assert errors[0] == errors[1]
     assert "runs Hornbeam 99.0, protocol 1" in errors[0]
+
+
+def test_a_process_that_fails_before_it_has_connected_to_the_others():
+    tracker = Tracker(2, "127.0.0.1", by_task=True)
+    tracker.start()
+    place = tracker.host, tracker.port, tracker.token
+    failing = connect(*place, timeout=10)
+    hello = {"host": "127.0.0.1", "port": 1, "pid": 2, "task": "1"}
+    failing.send_text(**hello, version=hornbeam.__version__, protocol=PROTOCOL)
+
+    def fail():
+        assert failing.receive_text()["rank"] == 1
+        failing.send_text(failure="no memory")
+
+    failure = threading.Thread(target=fail)
+    failure.start()
+    with pytest.raises(ClusterError, match="cannot go on: no memory"):
+        Group(*place, task="0")
+    failure.join()
+    failing.close()
 
 
 def test_a_tracker_does_not_wait_for_ever():

@@ -161,8 +161,11 @@ TASKS = {
 
 
 def run_all(number, args, bounds, folder):
-    """Return the results of all tasks, of the rows from one bound to the next."""
-    os.environ["GROUP_FOLDER"] = folder
+    """Return the results of all tasks, of the rows from one bound to the next.
+
+    The processes have different numbers of threads.
+    """
+    os.environ["GROUP_FOLDER"], PARAMS["nthread"] = folder, number + 1
     with collective.CommunicatorContext(**args, dmlc_task_id=str(number)):
         begin, end = bounds[number : number + 2]
         return {

@@ -139,3 +139,16 @@ def test_sums_in_float64_give_the_model_of_hornbeam(booster):
     found = ours.train(params, ours.DMatrix(X, Y), 3)
     own = hornbeam.train({"booster": booster}, hornbeam.DMatrix(X, Y), 3)
     assert found.digest() == own.digest()
+
+
+def test_labels_beyond_float32_are_an_error():
+    labels = Y[:, 0].copy()
+    labels[7] = 1e39
+
+    def run(xgb):
+        with pytest.raises(ValueError, match="Label contains NaN, infinity or a value"):
+            xgb.train({}, xgb.DMatrix(X, labels), 1)
+
+    both(run)
+    with pytest.raises(ValueError, match=r"label 1e\+39 in row 7 is beyond .* float32"):
+        ours.train({}, ours.DMatrix(X, labels), 1)
