@@ -25,7 +25,7 @@ from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 
-__all__ = ["Fold", "FoldModels", "cv", "fold_rows", "scores_table"]
+__all__ = ["Fold", "FoldModels", "cv", "fold_rows", "new_fold", "scores_table"]
 
 Rows: TypeAlias = NDArray[np.intp]
 #: A function of (dtrain, dtest, parameters) of a fold that returns them changed.
@@ -115,7 +115,7 @@ def cv(
     if obj is None and fpreproc is None:
         # The error of a fold would contain the row of the fold, not of the data.
         Booster(given).check_labels(dtrain)
-    models = FoldModels([_fold(dtrain, *rows, given, fpreproc) for rows in parts])
+    models = FoldModels([new_fold(dtrain, *rows, given, fpreproc) for rows in parts])
     if custom_metric is None and (obj is None or isinstance(obj, ScalarLoss)):
         models.divide_threads(chosen.nthread)
     callbacks = list(callbacks or ())
@@ -168,10 +168,15 @@ class FoldModels:
     ----------
     cvfolds
         The folds.
+    measured
+        Which rows of a fold metrics are of: ``"train"``, ``"test"`` or both.
     """
 
-    def __init__(self, cvfolds: Sequence[Fold]) -> None:
+    def __init__(
+        self, cvfolds: Sequence[Fold], measured: Sequence[str] = ("train", "test")
+    ) -> None:
         self.cvfolds = list(cvfolds)
+        self.measured = measured
         # The number of folds trained in parallel in each batch. Custom functions may
         # not be thread-safe, so by default it is one.
         self._batch_sizes = [1] * len(self.cvfolds)
@@ -196,6 +201,8 @@ class FoldModels:
 
         Other threads see the context variables of this one.
         """
+        if max(self._batch_sizes) == 1:
+            return [function(fold) for fold in self.cvfolds]
         results: list[Any] = []
         with ThreadPoolExecutor(max(self._batch_sizes)) as pool:
             for size in self._batch_sizes:
@@ -225,8 +232,9 @@ class FoldModels:
         """Return the mean and standard deviation of each metric, as ``test-rmse``."""
 
         def measure(fold: Fold) -> list[tuple[str, float]]:
-            parts = [(fold.dtrain, "train"), (fold.dtest, "test")]
-            return fold.bst.measure(parts, feval, output_margin)
+            parts = {"train": fold.dtrain, "test": fold.dtest}
+            evals = [(parts[name], name) for name in self.measured]
+            return fold.bst.measure(evals, feval, output_margin)
 
         scores: dict[str, list[float]] = {}
         # Filters that concurrent threads set may remain, so they are restored here.
@@ -282,15 +290,16 @@ class FoldModels:
 
     def copy(self) -> FoldModels:
         """Return independent copies of the boosters, with the same data."""
-        return FoldModels([fold._replace(bst=fold.bst.copy()) for fold in self.cvfolds])
+        folds = [fold._replace(bst=fold.bst.copy()) for fold in self.cvfolds]
+        return FoldModels(folds, self.measured)
 
 
-def _fold(
+def new_fold(
     data: DMatrix,
     train: Rows,
     test: Rows,
     params: dict[str, Any],
-    preprocess: Preprocess | None,
+    preprocess: Preprocess | None = None,
 ) -> Fold:
     """Return one fold, with an untrained booster."""
     p = Parameters.resolve(params)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 __all__ = ["ActorLostError", "Call", "Cluster", "RowActor", "Share"]
@@ -88,6 +89,16 @@ class Cluster(ABC):
     @abstractmethod
     def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
         """Call a method of all actors concurrently; return the results in order."""
+
+    def merge(
+        self,
+        actors: Sequence[RowActor],
+        merge: Callable[[Any, Any], Any],
+        operation: str,
+        *args: Any,
+    ) -> Any:
+        """Call a method of all actors; return the results, merged in any order."""
+        return reduce(merge, self.call(actors, operation, *args))
 
     @abstractmethod
     def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:

@@ -71,13 +71,13 @@ class ColumnPass(ABC):
     def _merge(self, other: Self) -> None: ...
 
 
-def merge_passes(parts: Sequence[Sequence[ColumnPass]]) -> list[ColumnPass]:
-    """Return one pass for each column, merged from those of each part of the rows."""
-    first, *others = parts
-    for part in others:
-        for column_pass, other in zip(first, part, strict=True):
-            column_pass.merge(other)
-    return list(first)
+def merge_passes(
+    passes: list[ColumnPass], others: Sequence[ColumnPass]
+) -> list[ColumnPass]:
+    """Return the passes of columns, with those of other rows merged into them."""
+    for column_pass, other in zip(passes, others, strict=True):
+        column_pass.merge(other)
+    return passes
 
 
 class CategoryPass(ColumnPass):

@@ -91,6 +91,9 @@ class _DaskEstimator(BoostingEstimator):
     ) -> Self:
         """Fit the model; it equals that of the estimator for one machine on these rows.
 
+        That holds if `n_estimators` or `learning_rate` is given, or `quality` is None:
+        on a cluster `quality` chooses nothing, and the model has XGBoost's 100 rounds.
+
         Parameters
         ----------
         X

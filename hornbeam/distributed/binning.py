@@ -124,8 +124,9 @@ def bin_partitions(
             places: list[int], passes: list[ColumnPass], features: range = features
         ) -> list[ColumnPass]:
             chosen = [features[place] for place in places]
-            found = cluster.call(
+            merged: list[ColumnPass] = cluster.merge(
                 actors,
+                merge_passes,
                 "column_passes",
                 chosen,
                 passes,
@@ -133,7 +134,7 @@ def bin_partitions(
                 n_rows,
                 n_threads,
             )
-            return merge_passes(found)
+            return merged
 
         columns += find_cuts(open_columns, run_passes)
     found = cluster.call(actors, "bin", columns, max_bin, n_threads)

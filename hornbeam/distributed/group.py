@@ -398,31 +398,35 @@ def _attempt(
         return _Failure(ClusterError(text, code=ErrorCode.GROUP_FAILED)), error
 
 
-#: The group that this process is in.
-_active: Group | None = None
+class _Place(threading.local):
+    """The group that this thread is in: as in XGBoost, other threads are not."""
+
+    group: Group | None = None
+
+
+_place = _Place()
 
 
 def active_group() -> Group | None:
-    """Return the group that this process is in; None: it is alone."""
-    return _active
+    """Return the group that this thread is in; None: it is alone."""
+    return _place.group
 
 
 def training_group() -> Group | None:
     """Return the group whose processes share the rows; None: this one has all."""
-    return None if _active is None or _active.size == 1 else _active
+    group = _place.group
+    return None if group is None or group.size == 1 else group
 
 
 def join(*args: Any, **options: Any) -> Group:
     """Join a group, with the arguments of `Group`; leave the one before."""
-    global _active
     leave()
-    _active = Group(*args, **options)
-    return _active
+    group = _place.group = Group(*args, **options)
+    return group
 
 
 def leave() -> None:
-    """Leave the group, if this process is in one."""
-    global _active
-    group, _active = _active, None
+    """Leave the group, if this thread is in one."""
+    group, _place.group = _place.group, None
     if group is not None:
         group.close()

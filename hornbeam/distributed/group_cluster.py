@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import add
 from typing import Any, NoReturn
 
@@ -44,10 +44,19 @@ class GroupCluster(Cluster):
             operation, lambda: getattr(self._own, operation)(*args)
         )
 
-    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
+    def merge(
+        self,
+        actors: Sequence[RowActor],
+        merge: Callable[[Any, Any], Any],
+        operation: str,
+        *args: Any,
+    ) -> Any:
         return self._group.combine(
-            operation, lambda: getattr(self._own, operation)(*args), add
+            operation, lambda: getattr(self._own, operation)(*args), merge
         )
+
+    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
+        return self.merge(actors, add, operation, *args)
 
     def close(self) -> None:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
+from hornbeam.quality import CHOSEN, DEFAULT_ROUNDS, Choice, choose
 from hornbeam.sklearn.base import IterationRange, ModelEstimator, seed_of
 from hornbeam.sklearn.custom_functions import (
     MetricFunction,
@@ -30,7 +32,8 @@ __all__ = ["BoostingEstimator"]
 # Parameters of the estimators only; all others are passed to the booster.
 _ESTIMATOR_ONLY = frozenset(
     "n_estimators missing importance_type early_stopping_rounds callbacks objective "
-    "eval_metric random_state enable_categorical feature_types feature_weights".split()
+    "eval_metric random_state enable_categorical feature_types feature_weights "
+    "quality".split()
 )
 
 
@@ -54,7 +57,7 @@ class BoostingEstimator(ModelEstimator):
         grow_policy: str | None = None,
         leaf_solver: str | None = None,
         learning_rate: float | None = None,
-        n_estimators: int = 100,
+        n_estimators: int | None = None,
         verbosity: int | None = None,
         objective: str | ObjectiveFunction | ScalarLoss | None = None,
         booster: str | None = None,
@@ -117,6 +120,7 @@ class BoostingEstimator(ModelEstimator):
         eval_metric: str | Sequence[str] | MetricFunction | None = None,
         early_stopping_rounds: int | None = None,
         callbacks: Sequence[TrainingCallback] | None = None,
+        quality: str | None = "auto",
     ) -> None:
         self.max_depth = max_depth
         self.max_leaves = max_leaves
@@ -192,6 +196,7 @@ class BoostingEstimator(ModelEstimator):
         self.eval_metric = eval_metric
         self.early_stopping_rounds = early_stopping_rounds
         self.callbacks = callbacks
+        self.quality = quality
 
     # Training
 
@@ -269,19 +274,43 @@ class BoostingEstimator(ModelEstimator):
         evals = self._evals(eval_set, eval_fields)
         if isinstance(xgb_model, BoostingEstimator):
             xgb_model = xgb_model.get_booster()
+        params = self._booster_params()
+        choice = self._choose(params, dtrain, bool(evals), xgb_model is not None)
         self._booster, self._history = self._train(
-            self._booster_params(),
+            {**params, **choice.params},
             dtrain,
-            self.n_estimators,
+            choice.rounds,
             evals=evals,
             obj=self._custom_objective(),
             custom_metric=self._custom_metric(),
-            early_stopping_rounds=self.early_stopping_rounds,
+            early_stopping_rounds=choice.patience,
             verbose_eval=verbose,
             xgb_model=xgb_model,
             callbacks=self.callbacks,
         )
+        if choice.chosen:
+            self._booster.set_attr(**{CHOSEN: json.dumps(choice.chosen)})
         return self
+
+    def _choose(
+        self, params: dict[str, Any], dtrain: Any, has_evals: bool, continues: bool
+    ) -> Choice:
+        """Return what `quality` chooses, or the number of rounds if it does not."""
+        is_given = self.n_estimators is not None or self.learning_rate is not None
+        is_custom_loss = is_custom(self.objective) and self.eval_metric is None
+        if self.quality is None or is_given or continues or is_custom_loss:
+            rounds = self.n_estimators
+            rounds = DEFAULT_ROUNDS if rounds is None else rounds
+            return Choice({}, rounds, self.early_stopping_rounds)
+        return choose(
+            self.quality,
+            params,
+            dtrain,
+            has_evals=has_evals,
+            obj=self._custom_objective(),
+            custom_metric=self._custom_metric(),
+            patience=self.early_stopping_rounds,
+        )
 
     def _train(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
         """Return the trained booster and its evaluation results."""
@@ -363,6 +392,21 @@ class BoostingEstimator(ModelEstimator):
 
     # Results of training
 
+    @property
+    def chosen_(self) -> dict[str, Any]:
+        """What `quality` chose: parameters, rounds, held-out rows and their score.
+
+        It is saved with the model, as the attribute ``hornbeam_chosen``.
+        """
+        chosen = self.get_booster().attr(CHOSEN)
+        if chosen is None:
+            raise AttributeError(
+                "chosen_ is defined only if parameters are chosen: set quality, and "
+                "leave n_estimators and learning_rate out"
+            )
+        found: dict[str, Any] = json.loads(chosen)
+        return found
+
     def evals_result(self) -> EvalsLog:
         """Return the scores on `eval_set` by data set and metric, one per round."""
         self.get_booster()
@@ -431,8 +475,10 @@ class BoostingEstimator(ModelEstimator):
         return linear
 
     def get_num_boosting_rounds(self) -> int:
-        """Return the number of boosting rounds of `fit`."""
-        return self.n_estimators
+        """Return the number of boosting rounds of `fit`; before it, if it is known."""
+        if self.n_estimators is not None:
+            return self.n_estimators
+        return self.get_booster().num_boosted_rounds()
 
     def _restore(self, booster: Booster, metadata: dict[str, Any]) -> None:
         super()._restore(booster, metadata)

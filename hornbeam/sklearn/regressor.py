@@ -21,8 +21,16 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
 
     Parameters
     ----------
+    quality
+        What is chosen from the data where `n_estimators` and `learning_rate` are not
+        given: ``"auto"`` (the default) takes a learning rate of 0.1 and finds the
+        number of rounds and the least size of leaves on held-out rows, then trains on
+        all rows; with `eval_set` the last pair stops the training, and no row is held
+        out. ``"fast"`` takes fewer and larger steps, ``"best"`` more and smaller ones.
+        None: XGBoost's 100 rounds at 0.3. Given parameters are never changed; `chosen_`
+        has the others.
     n_estimators
-        The number of boosting rounds.
+        The number of boosting rounds; chosen, or 100, if it is None.
     objective
         The objective: a name, formulas (a `ScalarLoss`), or a function of labels and
         predictions that returns the gradient and the hessian.

@@ -327,7 +327,7 @@ class Booster(_Booster):
         """Add a round of data without rows, which has trees of one leaf of 0."""
         is_first = self.model.n_rounds == 0
         zeros = np.zeros((1, self.model.n_outputs))
-        missing_row = cast(_XGBoostDMatrix, dtrain).missing_row
+        missing_row = cast(_XGBoostDMatrix, dtrain).missing_row()
         super().boost(missing_row, iteration, grad=zeros, hess=zeros)
         if is_first and self._learner.objective.link.name == "identity":
             self._set_base_score(self._given.get("base_score", 0.0))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import pickle
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, unique
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_ArgVals: TypeAlias = int | str | None
+_Args: TypeAlias = dict[str, _ArgVals]
 
 #: XGBoost's defaults of ``dmlc_retry`` and ``dmlc_timeout``.
 _RETRY, _TIMEOUT = 3, 300
@@ -43,13 +46,21 @@ _RETRY, _TIMEOUT = 3, 300
 
 @dataclass
 class Config:
-    """Settings of the connections between workers; all are optional."""
+    """Settings of the connections between workers; all are optional.
+
+    Attributes
+    ----------
+    worker_port
+        The port that other processes connect to, or a function that each worker calls
+        for it (XGBoost 3.4).
+    """
 
     retry: int | None = None
     timeout: int | None = None
     tracker_host_ip: str | None = None
     tracker_port: int | None = None
     tracker_timeout: int | None = None
+    worker_port: int | Callable[[], int] | None = None
 
     def get_comm_config(self, args: dict[str, Any]) -> dict[str, Any]:
         """Return `args` with the settings added as arguments of `init`."""
@@ -57,6 +68,13 @@ class Config:
             args["dmlc_retry"] = self.retry
         if self.timeout is not None:
             args["dmlc_timeout"] = self.timeout
+        return args
+
+    def update_worker_args(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Return `args` with the settings of one worker added."""
+        port = self.worker_port
+        if port is not None:
+            args["dmlc_worker_port"] = port() if callable(port) else port
         return args
 
 
@@ -83,7 +101,7 @@ _UFUNCS: dict[Op, np.ufunc] = {
 
 
 @with_xgboost_messages
-def init(**args: int | str | None) -> None:
+def init(**args: _ArgVals) -> None:
     """Join the group of a tracker.
 
     Parameters
@@ -236,7 +254,7 @@ class CommunicatorContext:
         The arguments of `init`.
     """
 
-    def __init__(self, **args: int | str | None) -> None:
+    def __init__(self, **args: _ArgVals) -> None:
         self.args = args
 
     def __enter__(self) -> dict[str, int | str | None]:

@@ -8,7 +8,6 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -232,12 +231,11 @@ class DMatrix(_DMatrix):
             return bin_matrix(group, self, max_bin, nthread)
         if self.n_rows == 0:
             no_rows = np.empty(0, np.intp)
-            return self.missing_row.binned(max_bin, nthread).take(no_rows)
+            return self.missing_row().binned(max_bin, nthread).take(no_rows)
         return super()._bin(max_bin, nthread)
 
-    @cached_property
     def missing_row(self) -> _DMatrix:
-        """A matrix of one row of missing values, which trains as one without rows."""
+        """Return a matrix of one row of missing values, which trains as no rows."""
         table = ArrayTable(
             np.full((1, self.n_features), np.nan, np.float32),
             names=self.table.names,

@@ -39,14 +39,14 @@ class MetaInfo(_MetaInfo):
         """The weight of each row, (rows,); None if no weights are set."""
         if self._pending_weight is not None:
             raise self._pending_weight[1]
-        self._check_group_sizes()
-        weights, pointers = self["weight"], self.group_ptr
-        if weights is None or pointers is None:
+        if self.group_ptr is None:
             return self._row_weights
-        if len(weights) != len(pointers) - 1:
+        self._check_group_sizes()
+        weights, groups = self["weight"], len(self.group_ptr) - 1
+        if weights is not None and len(weights) != groups:
             raise DataError(
-                f"weight has {len(weights)} values for {len(pointers) - 1} groups; "
-                "pass one for each group",
+                f"weight has {len(weights)} values for {groups} groups; pass one for "
+                "each group",
                 code=ErrorCode.WEIGHT_NOT_BY_GROUP,
             )
         return self._row_weights

@@ -40,6 +40,8 @@ _SAMPLING_RATES = (
     "colsample_bylevel",
     "colsample_bynode",
 )
+#: Of the parameters that select components, those that a linear model does not use.
+_TREES_ONLY = ("multi_strategy", "process_type", "tree_method")
 _SMALLEST_RATE = float(np.finfo(np.float64).tiny)
 _DEVICES = ("cpu", "cuda", "gpu", "sycl")
 
@@ -101,6 +103,9 @@ def _resolve_shape(values: dict[str, Any], given: Given) -> None:
         values["objective"] = "multi:softmax"
     if values.get("objective") == "count:poisson":
         values.setdefault("max_delta_step", given.get("max_delta_step", 0.7))
+    if values.get("booster") == "gblinear":
+        for name in _TREES_ONLY:
+            values.pop(name, None)
     if "updater" in values:
         values["updater"] = _updater(str(values["updater"]))
         if values["updater"].startswith("grow_"):

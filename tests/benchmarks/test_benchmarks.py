@@ -46,6 +46,10 @@ SCRIPTS = {
     ],
     "cuts": ["--sets", "made-noisy", "--seeds", "2", "--rounds", "2"],
     "quick": ["--cases", "rows-1k", "predict-one", "--seconds", "0"],
+    "quality": [
+        *("--sets", "openintro/satgpa,ISLR/OJ", "--rows", "300"),
+        *("--libraries", "hornbeam", "xgboost"),
+    ],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
     "fit": [*FEW, "--rounds", "3", "--sets", "made-1k", "--libraries", "hornbeam"],
 }

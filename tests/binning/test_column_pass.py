@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ def cuts_of_parts(data, owner, order, max_bin, weights, max_bytes):
                 part = integer_weights(weights[rows], weights.max(), len(data))
             run_passes(table_of(data[rows]), places, mine, part, 1)
             found.append(pickle.loads(pickle.dumps(mine)))
-        return merge_passes([found[part] for part in order])
+        return reduce(merge_passes, [found[part] for part in order])
 
     return Cuts.join(find_cuts(columns, read))
 

@@ -1,6 +1,7 @@
 """Groups of processes in the drop-in: collective operations, and training."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import group_tasks
 import numpy as np
@@ -68,6 +69,17 @@ def test_a_group_of_one(monkeypatch):
     tracker.free()
     with pytest.raises(ValueError, match="was freed"):
         tracker.worker_args()
+
+
+def test_only_the_thread_that_has_joined_is_in_the_group():
+    tracker = ours.RabitTracker(n_workers=1, host_ip="127.0.0.1")
+    tracker.start()
+    with ours.collective.CommunicatorContext(**tracker.worker_args()):
+        with ThreadPoolExecutor() as threads:
+            others = threads.submit(ours.collective.is_distributed).result()
+        assert not others
+        assert ours.collective.is_distributed()
+    tracker.wait_for()
 
 
 # The tracker

@@ -560,7 +560,8 @@ WITHOUT_ROWS = {
 @pytest.mark.parametrize("case", WITHOUT_ROWS)
 def test_data_without_rows_trains_trees_of_one_leaf(case):
     def run(xgb):
-        data = xgb.DMatrix(np.empty((0, 4)), np.empty(0))
+        kind = xgb.QuantileDMatrix if case == "dart" else xgb.DMatrix
+        data = kind(np.empty((0, 4)), np.empty(0))
         if case == "survival:aft":
             data.set_info(label_lower_bound=[], label_upper_bound=[])
         result = {}
@@ -573,7 +574,11 @@ def test_data_without_rows_trains_trees_of_one_leaf(case):
             assert booster.predict(data, pred_leaf=True).shape[0] == 0
             seen.append(booster.predict(xgb.DMatrix(X), pred_leaf=True))
         if not booster.attr("objective") and case not in ("survival:aft", "ranking"):
-            again = xgb.train(WITHOUT_ROWS[case], xgb.DMatrix(X, Y), 2)
+            again = xgb.train(
+                WITHOUT_ROWS[case],
+                xgb.DMatrix(X, Y),
+                2,
+            )
             more = xgb.train(WITHOUT_ROWS[case], data, 1, xgb_model=again)
             assert more.num_boosted_rounds() == 3
         return told, seen
@@ -582,6 +587,14 @@ def test_data_without_rows_trains_trees_of_one_leaf(case):
     assert mine == other
     for one, two in zip(values, their_values, strict=True):
         assert_close(one, two)
+
+
+def test_models_of_no_rows_have_the_features_of_their_data():
+    data = ours.QuantileDMatrix(np.empty((0, 4)), np.empty(0))
+    data.feature_names, data.feature_types = list("abcd"), ["float"] * 4
+    booster = ours.train({}, data, 1)
+    assert booster.feature_names == list("abcd")
+    assert booster.feature_types == ["float"] * 4
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -87,6 +87,14 @@ def test_shap_values():
         ours.interpret.shap_values(X, X)
 
 
+def test_the_port_of_a_worker_is_a_setting():
+    for port in (9091, lambda: 9091):
+        config = ours.collective.Config(retry=2, worker_port=port)
+        args = config.update_worker_args(config.get_comm_config({}))
+        assert args == {"dmlc_retry": 2, "dmlc_worker_port": 9091}
+    assert ours.collective.Config().update_worker_args({}) == {}
+
+
 def test_an_estimator_takes_an_objective_of_rounds():
     rounds = []
 

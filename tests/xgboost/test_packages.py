@@ -47,13 +47,15 @@ def test_classes_have_the_names_by_which_packages_recognise_them():
 
 
 @pytest.mark.parametrize(
-    "module", "_typing callback compat core data libpath sklearn training".split()
+    "module",
+    "_typing callback collective compat core data libpath sklearn training".split(),
 )
 def test_names_that_are_not_documented(module):
     names = {
         "_typing": "ArrayLike BoosterParam EvalsLog FPreProcCallable FeatureNames "
         "Integer ModelIn NumpyOrCupy PathLike c_bst_ulong",
         "callback": "EvalsLog TrainingCallback",
+        "collective": "_ArgVals _Args",
         "compat": "SKLEARN_INSTALLED XGBClassifierBase XGBModelBase XGBRegressorBase "
         "XGBStratifiedKFold _is_cudf_df _is_cupy_alike _is_pandas_df _is_polars "
         "import_polars scipy_csr",

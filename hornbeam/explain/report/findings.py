@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -27,6 +28,7 @@ from hornbeam.explain.report.slices import Slices, slices_of
 from hornbeam.explain.report.task import Task, task_of
 from hornbeam.explain.report.trees import TreeData, tree_data
 from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
+from hornbeam.quality import CHOSEN, described
 
 __all__ = ["Findings", "History", "Setting", "find"]
 
@@ -249,6 +251,11 @@ def _facts(booster: Booster, kept: Booster, best: int | None) -> dict[str, str]:
         facts["Trees"] = f"{len(model.trees):,}"
         facts["Leaves"] = f"{sum(tree.n_leaves for tree in model.trees):,}"
         facts["Deepest leaf"] = str(max(tree.depth() for tree in model.trees))
+    chosen = booster.attr(CHOSEN)
+    if chosen is not None:
+        # Another program may have set an attribute of that name.
+        with suppress(ValueError, AttributeError):
+            facts["Chosen from the data"] = described(json.loads(chosen))
     facts["Features"] = f"{booster.num_features():,}"
     facts["Base score"] = ", ".join(f"{score:.6g}" for score in model.base_score)
     facts["Size of the file"] = f"{len(booster.save_raw()) / 1e6:.2f} MB"

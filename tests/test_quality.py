@@ -1,0 +1,233 @@
+"""What the estimators choose from the data: `quality`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.metrics import log_loss, root_mean_squared_error
+from sklearn.model_selection import train_test_split
+
+import hornbeam
+from hornbeam import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
+from hornbeam.errors import ParameterError
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    return train_test_split(*load_diabetes(return_X_y=True), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    return train_test_split(*load_breast_cancer(return_X_y=True), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def levels():
+    """Return rows whose label is known only where leaves may be small."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(300, size=2000)
+    X = pd.DataFrame({"level": pd.Categorical(codes), "noise": rng.normal(size=2000)})
+    return X, rng.normal(size=300)[codes] * 10
+
+
+@pytest.fixture(scope="module")
+def lists():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = np.clip(np.round(X[:, 0] + rng.normal(size=600)), 0, 3)
+    return X, y, np.repeat(np.arange(60), 10)
+
+
+def test_auto_is_better_than_the_defaults_of_xgboost(diabetes, cancer):
+    X, test, y, expected = diabetes
+    errors = [
+        root_mean_squared_error(expected, model.fit(X, y).predict(test))
+        for model in (HornbeamRegressor(), HornbeamRegressor(quality=None))
+    ]
+    assert errors[0] < 0.95 * errors[1]
+    X, test, y, expected = cancer
+    losses = [
+        log_loss(expected, model.fit(X, y).predict_proba(test))
+        for model in (HornbeamClassifier(), HornbeamClassifier(quality=None))
+    ]
+    assert losses[0] < losses[1]
+
+
+def test_the_model_is_that_of_the_chosen_parameters_on_all_rows(diabetes):
+    X, _, y, _ = diabetes
+    model = HornbeamRegressor().fit(X, y)
+    chosen = model.chosen_
+    assert set(chosen) == {
+        *("quality", "learning_rate", "max_depth", "min_child_weight"),
+        *("n_estimators", "held_out", "rmse"),
+    }
+    assert chosen["quality"] == "auto"
+    assert chosen["learning_rate"] == 0.1
+    assert chosen["held_out"] == "5 x 67 rows"
+    assert model.get_num_boosting_rounds() == chosen["n_estimators"]
+    given = {name: chosen[name] for name in (*list(chosen)[1:4], "n_estimators")}
+    same = HornbeamRegressor(**given).fit(X, y).get_booster()
+    assert same.get_dump(with_stats=True) == model.get_booster().get_dump(
+        with_stats=True
+    )
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_the_choice_does_not_depend_on_the_threads(cancer, threads):
+    X, _, y, _ = cancer
+    one, many = (
+        HornbeamClassifier(n_jobs=n, quality="fast").fit(X, y) for n in (1, threads)
+    )
+    assert one.chosen_ == many.chosen_
+    assert one.get_booster().digest() == many.get_booster().digest()
+
+
+def test_the_race_allows_small_leaves_where_they_pay(levels):
+    assert HornbeamRegressor().fit(*levels).chosen_["min_child_weight"] == 2
+    fast = HornbeamRegressor(quality="fast").fit(*levels)
+    assert fast.chosen_["min_child_weight"] == 20
+
+
+def test_sizes_of_leaves_are_in_units_of_the_weights(diabetes):
+    X, _, y, _ = diabetes
+    model = HornbeamRegressor(quality="fast")
+    alone = model.fit(X, y).chosen_
+    heavy = model.fit(X, y, sample_weight=np.full(len(y), 8.0)).chosen_
+    assert heavy["min_child_weight"] == 8 * alone["min_child_weight"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "size"),
+    [("reg:squarederror", "min_child_weight"), ("count:poisson", "min_samples_leaf")],
+)
+def test_rows_are_counted_where_hessians_do_not_count_them(diabetes, objective, size):
+    X, _, y, _ = diabetes
+    model = HornbeamRegressor(objective=objective, quality="fast").fit(X, y)
+    assert size in model.chosen_
+
+
+def test_given_parameters_are_kept(diabetes):
+    X, _, y, _ = diabetes
+    model = HornbeamRegressor(max_depth=2, min_child_weight=3.0, quality="fast")
+    chosen = model.fit(X, y).chosen_
+    assert "max_depth" not in chosen
+    assert "min_child_weight" not in chosen
+    assert max(tree.depth() for tree in model.get_booster().model.trees) == 2
+
+
+@pytest.mark.parametrize(
+    "given", [{"n_estimators": 100}, {"learning_rate": 0.3}, {"quality": None}]
+)
+def test_nothing_is_chosen_where_rounds_or_rate_are_given(diabetes, given):
+    X, _, y, _ = diabetes
+    model = HornbeamRegressor(**given).fit(X, y)
+    booster = hornbeam.train({}, hornbeam.DMatrix(X, y), 100, verbose_eval=False)
+    assert model.get_booster().digest() == booster.digest()
+    with pytest.raises(AttributeError, match="leave n_estimators and learning_rate"):
+        _ = model.chosen_
+
+
+def test_evaluation_data_of_the_user_stop_the_training(diabetes):
+    X, test, y, expected = diabetes
+    model = HornbeamRegressor().fit(X, y, eval_set=[(test, expected)], verbose=False)
+    assert model.chosen_["held_out"] == "eval_set"
+    scores = model.evals_result()["validation_0"]["rmse"]
+    assert model.best_iteration == int(np.argmin(scores))
+    assert len(scores) == model.best_iteration + 1 + 30
+
+
+def test_patience_and_metric_are_those_of_the_user(cancer):
+    X, _, y, _ = cancer
+    model = HornbeamClassifier(eval_metric=["logloss", "auc"], early_stopping_rounds=3)
+    assert 0.9 < model.fit(X, y).chosen_["auc"] <= 1
+    assert "logloss" not in model.chosen_
+
+
+def test_a_metric_of_the_user_decides(diabetes):
+    def worst(labels, predictions):
+        return np.abs(labels - predictions).max()
+
+    X, _, y, _ = diabetes
+    model = HornbeamRegressor(eval_metric=worst, quality="fast").fit(X, y)
+    assert model.chosen_["worst"] > 0
+
+
+def test_a_custom_objective_without_metric_has_the_defaults(diabetes):
+    def squared(labels, predictions):
+        return predictions - labels, np.ones(len(labels))
+
+    X, _, y, _ = diabetes
+    model = HornbeamRegressor(objective=squared).fit(X, y)
+    assert model.get_booster().num_boosted_rounds() == 100
+    chosen = HornbeamRegressor(objective=squared, eval_metric="mae", quality="fast")
+    assert chosen.fit(X, y).chosen_["mae"] > 0
+
+
+def test_groups_of_a_ranking_are_held_out_whole(lists):
+    X, y, qid = lists
+    model = HornbeamRanker(quality="fast").fit(X, y, qid=qid)
+    assert model.chosen_["held_out"] == "1 x 120 rows"
+    assert 0 < model.chosen_["ndcg@32"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("booster", "reason"), [("dart", "booster='dart'"), ("gblinear", "booster=")]
+)
+def test_other_boosters_have_the_defaults_and_say_so(diabetes, booster, reason):
+    X, _, y, _ = diabetes
+    model = HornbeamRegressor(booster=booster).fit(X, y)
+    assert reason in model.chosen_["not_chosen"]
+    assert model.get_booster().num_boosted_rounds() == 100
+
+
+def test_too_few_rows_or_groups_have_the_defaults(lists):
+    model = HornbeamRegressor().fit([[1.0], [2.0], [3.0]], [1.0, 2.0, 3.0])
+    assert model.chosen_["not_chosen"] == "3 rows are too few to hold some out"
+    X, y, qid = lists
+    ranker = HornbeamRanker().fit(X[:10], y[:10], qid=qid[:10])
+    assert ranker.chosen_["not_chosen"] == "1 groups are too few to hold some out"
+
+
+def test_a_metric_that_held_out_rows_do_not_define_chooses_nothing():
+    X = load_iris().data
+    model = HornbeamClassifier(eval_metric="auc", quality="fast")
+    model.fit(X[:101], np.arange(101) == 7)
+    assert "auc is not defined" in model.chosen_["not_chosen"]
+    assert model.get_booster().num_boosted_rounds() == 100
+
+
+def test_a_class_of_one_row_is_allowed():
+    X, y = load_iris(return_X_y=True)
+    model = HornbeamClassifier(quality="fast").fit(X[:101], y[:101])
+    assert model.predict_proba(X).shape == (150, 3)
+
+
+def test_continued_models_keep_their_rounds(diabetes):
+    X, _, y, _ = diabetes
+    first = HornbeamRegressor(n_estimators=5).fit(X, y)
+    more = HornbeamRegressor().fit(X, y, xgb_model=first)
+    assert more.get_booster().num_boosted_rounds() == 105
+
+
+def test_an_unknown_quality_is_an_error(diabetes):
+    X, _, y, _ = diabetes
+    with pytest.raises(ParameterError, match="one of fast, auto, best, or None"):
+        HornbeamRegressor(quality="good").fit(X, y)
+
+
+def test_the_choice_is_saved_with_the_model_and_told(diabetes, tmp_path, capsys):
+    X, _, y, _ = diabetes
+    model = HornbeamRegressor(quality="fast", verbosity=2).fit(X, y)
+    line = capsys.readouterr().err.splitlines()
+    assert [text for text in line if text.startswith("chosen: quality fast, ")]
+    model.save_model(tmp_path / "model.json")
+    loaded = HornbeamRegressor()
+    loaded.load_model(tmp_path / "model.json")
+    assert loaded.chosen_ == model.chosen_
+    kept = hornbeam.Booster(model_file=tmp_path / "model.json")
+    assert json.loads(kept.attr("hornbeam_chosen")) == model.chosen_
