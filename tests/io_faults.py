@@ -30,6 +30,7 @@ import hornbeam
 from hornbeam.backends import factory
 from hornbeam.binning import external_build
 from hornbeam.errors import HornbeamError
+from hornbeam.memory import resident_bytes
 
 OPEN, CREATE, WRITE, SYNC, RENAME, READ = 1, 2, 4, 8, 16, 32
 SHORT, KILL = -1, -2
@@ -59,6 +60,9 @@ FAULTS = {
     "short transfers": Fault(READ | WRITE, SHORT),
     "a killed process": Fault(ALL, KILL),
 }
+
+#: Most bytes that the process may grow by after its first points.
+MAX_GROWTH = 32 << 20
 
 # One thread: a child made by fork has only the thread that made it.
 PARAMS = {"objective": "binary:logistic", "max_depth": 2, "nthread": 1}
@@ -428,9 +432,13 @@ def main() -> None:
         machine = Machine(SCENARIOS[name], Path(os.path.realpath(root)))
         gc.collect()
         gc.freeze()  # the imported modules, which would be searched again and again
+        taken = []
         for fault in chosen or FAULTS:
             machine.run(fault, FAULTS[fault])
+            taken.append(resident_bytes())
         MATRICES.clear()
+    if taken[-1] > taken[0] + MAX_GROWTH:
+        machine.wrong.append(f"memory that does not come back: {taken}")
     sys.stdout.write(json.dumps([machine.points, machine.wrong]))
 
 

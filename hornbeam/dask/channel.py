@@ -6,8 +6,8 @@ channel is a connection that Dask has opened, and that is then used by two threa
 alone: one of the client sends a call, one of the worker waits for it and answers. The
 arrays of an answer are sent from where they are, and received into new ones.
 
-Each message has its number and checksums: one that comes twice, or is not what was sent,
-breaks the channel instead of the model.
+Each message has its number and checksums: one that comes twice, or is not what was
+sent, breaks the channel instead of the model.
 """
 
 from __future__ import annotations

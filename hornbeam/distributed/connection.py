@@ -133,7 +133,10 @@ class Connection:
         if max(sizes) > _MAX_FRAME:
             raise ConnectionError(f"a frame of {max(sizes)} bytes")
         head, *buffers = [self._read(size) for size in sizes]
-        return pickle.loads(head, buffers=buffers)
+        try:
+            return pickle.loads(head, buffers=buffers)
+        except Exception as error:
+            raise ConnectionError("a message that cannot be read") from error
 
     def send_text(self, **message: Any) -> None:
         """Send a message of numbers, strings and lists."""

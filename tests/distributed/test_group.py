@@ -7,6 +7,7 @@ import time
 import pytest
 from group_processes import (
     calculate,
+    call_in_processes,
     call_until_lost,
     fail_in_a_call,
     place,
@@ -23,7 +24,8 @@ from hornbeam.distributed.tracker import PROTOCOL, Tracker
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
 def test_values_are_merged_and_all_get_the_result(size):
-    for total, large, first, every in run_group(calculate, size):
+    call = call_in_processes if size == 3 else None
+    for total, large, first, every in run_group(calculate, size, call=call):
         ranks = list(range(size))
         assert total == [size * i + sum(ranks) for i in range(4)]
         assert large == size - 1
@@ -56,7 +58,8 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_all_get_one_error_if_a_process_does_not_go_on(way):
     rank = 2
-    found = run_group(call_until_lost, 4, rank, way)
+    call = call_in_processes if way == "killed" else None
+    found = run_group(call_until_lost, 4, rank, way, call=call)
     assert found.pop(rank) == {"killed": None, "different": found[0]}.get(way, "left")
     for text in found:
         assert text == found[0]
@@ -184,7 +187,8 @@ def test_a_stopped_process_is_given_up():
 
     watcher = threading.Thread(target=wake)
     watcher.start()
-    found = run_group(call_until_lost, 3, 1, "stopped", tracker=tracker, timeout=1.0)
+    options = {"tracker": tracker, "timeout": 1.0, "call": call_in_processes}
+    found = run_group(call_until_lost, 3, 1, "stopped", **options)
     watcher.join()
     assert found[0] == found[2]
     assert "worker 1" in found[0]

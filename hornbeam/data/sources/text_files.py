@@ -15,6 +15,8 @@ __all__ = ["CSV", "Svmlight"]
 
 # Bytes of one batch. pyarrow infers types from the first batch only.
 BLOCK = 4 << 20
+# Not those of str.splitlines, of which some are text for pyarrow.
+LINE_END = re.compile(r"\r\n|\r|\n")
 # pyarrow's error for a value that is not of the type of the first block.
 MISFIT = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+)")
 
@@ -119,17 +121,25 @@ class CSV(FileFormat):
 
     def _first_line(self, path: str) -> list[str]:
         with self._arrow.input_stream(path, compression="detect") as file:
-            start = file.read(BLOCK)
-        if not start.strip():
+            # In Arrow's memory: `read` would not free its own if it failed.
+            start = file.read_buffer(BLOCK).to_pybytes()
+        lines = LINE_END.split(start.decode("utf-8-sig", errors="replace"))
+        rows = csv.reader(
+            (line for line in lines if line.strip()), delimiter=self._between(path)
+        )
+        try:
+            first = next(rows, None)
+        except csv.Error as error:
+            raise DataError(
+                f"cannot read the first line of {path}: {error}",
+                code=ErrorCode.FILE_NOT_READABLE,
+            ) from None
+        if first is None:
             raise DataError(
                 f"cannot read {path}: the file is empty",
                 code=ErrorCode.FILE_NOT_READABLE,
             )
-        lines = start.decode("utf-8-sig", errors="replace").splitlines()
-        rows = csv.reader(
-            (line for line in lines if line.strip()), delimiter=self._between(path)
-        )
-        return next(rows)
+        return first
 
     @staticmethod
     def _has_names(first: Sequence[str]) -> bool:

@@ -291,6 +291,8 @@ BAD_FILES = {
         ["cannot read d.csv", "Row #3", "Expected 2 columns, got 1"],
     ),
     "empty csv": ("d.csv", text(""), ["cannot read d.csv", "empty"]),
+    "csv of a control character": ("d.csv", text("\x1c"), ["d.csv", "empty"]),
+    "csv with a long name": ("d.csv", text("x" * 200_000), ["first line of d.csv"]),
     "no ipc": ("d.arrow", text("hello"), ["cannot read d.arrow"]),
     "no libsvm": ("d.svm", text("1 x:y\n"), ["cannot read d.svm"]),
     "unknown ending": ("d.xls", text("1"), ["d.xls: it must end in", "?format=csv"]),
@@ -421,3 +423,9 @@ def test_a_file_that_changes_between_two_passes(folder, monkeypatch):
 def test_bad_reads(what, connection, words):
     with pytest.raises(DataError, match=words):
         read(what, connection=connection)
+
+
+def test_a_name_may_have_a_line_separator_of_unicode(tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_text("a\u2028b,c\n1,2\n3,4\n", encoding="utf-8")
+    assert read(path).column_names == ["a\u2028b", "c"]
