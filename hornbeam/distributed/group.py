@@ -86,7 +86,8 @@ class Group:
     ) -> None:
         self._timeout, self._token, self._calls = timeout, token, 0
         self._parent: Connection | None = None
-        self._children: list[Connection] = []
+        #: By rank, in the order of ranks once all are there.
+        self._children: dict[int, Connection] = {}
         self._reason: str | None = None
         self._has_reason = threading.Event()
         self._tracker = self._reach(host, port, retries)
@@ -167,13 +168,12 @@ class Group:
                 parent = connect(*self._addresses[self._above], self._token, wait)
                 self._parent = parent
                 parent.send_text(rank=self.rank)
-            found = self._accept_children(time.monotonic() + wait)
+            self._accept_children(time.monotonic() + wait)
         except OSError as error:
             self._has_reason.wait(_REASON_TIMEOUT)
             reason = f"its processes cannot connect to each other: {error}"
             raise self._lost(self._reason or reason) from error
-        self._children = [found[rank] for rank in sorted(found)]
-        self._below = sorted(found)
+        self._children = dict(sorted(self._children.items()))
         self._set_timeouts()
 
     def _set_timeouts(self) -> None:
@@ -185,7 +185,7 @@ class Group:
         if self._timeout is None:
             return
         depth, deepest = (self.rank + 1).bit_length(), self.size.bit_length()
-        for child in self._children:
+        for child in self._children.values():
             child.wait_at_most(self._timeout + (deepest - depth) * _LONGER)
         if self._parent is not None:
             self._parent.wait_at_most(self._timeout + (deepest + depth) * _LONGER)
@@ -194,14 +194,13 @@ class Group:
     def _above(self) -> int:
         return (self.rank - 1) // 2
 
-    def _accept_children(self, deadline: float) -> dict[int, Connection]:
+    def _accept_children(self, deadline: float) -> None:
         first = 2 * self.rank + 1
         awaited = set(range(first, min(first + 2, self.size)))
-        found: dict[int, Connection] = {}
         self._listener.settimeout(_CHECK_INTERVAL)
-        while awaited != found.keys():
+        while absent := awaited - self._children.keys():
             if self._reason is not None or time.monotonic() > deadline:
-                raise TimeoutError(f"worker {min(awaited - found.keys())} is not there")
+                raise TimeoutError(f"worker {min(absent)} is not there")
             try:
                 accepted, _ = self._listener.accept()
             except TimeoutError:
@@ -209,10 +208,9 @@ class Group:
             child = Connection(accepted)
             try:
                 child.accept(self._token)
-                found[int(child.receive_text()["rank"])] = child
-            except (OSError, ValueError):
+                self._children[int(child.receive_text()["rank"])] = child
+            except (OSError, ValueError, KeyError):
                 child.close()  # a stranger
-        return found
 
     # Failures
 
@@ -234,7 +232,7 @@ class Group:
     @property
     def _peers(self) -> list[Connection]:
         parent = [] if self._parent is None else [self._parent]
-        return [*parent, *self._children]
+        return [*parent, *self._children.values()]
 
     def _lost(self, reason: str) -> ClusterError:
         return ClusterError(
@@ -294,7 +292,7 @@ class Group:
         self._calls += 1
         call = f"{what} (call {self._calls})"
         own, raised = _attempt(compute)
-        for rank, child in zip(self._below, self._children, strict=True):
+        for rank, child in self._children.items():
             other_call, other = self._receive(child, rank)
             own = self._merge(own, other, merge, call, other_call, rank)
         if self._parent is not None:
@@ -305,7 +303,7 @@ class Group:
         elif finish is not None and not isinstance(own, _Failure):
             merged = own
             own, raised = _attempt(lambda: finish(merged))
-        for rank, child in zip(self._below, self._children, strict=True):
+        for rank, child in self._children.items():
             self._send(child, rank, (call, own))
         if raised is not None:
             raise raised
