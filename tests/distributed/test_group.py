@@ -16,6 +16,7 @@ from group_processes import (
 
 import hornbeam
 from hornbeam import ClusterError
+from hornbeam.distributed import connection
 from hornbeam.distributed import group as groups
 from hornbeam.distributed.connection import connect
 from hornbeam.distributed.group import Group
@@ -164,6 +165,14 @@ def test_no_tracker_and_a_port_in_use():
     tracker.wait()
     with pytest.raises(ClusterError, match="there is no tracker at"):
         Group(tracker.host, 1, tracker.token, retries=0)
+
+
+def test_a_tracker_that_is_not_started(monkeypatch):
+    monkeypatch.setattr(connection, "_HANDSHAKE_TIMEOUT", 0.1)
+    tracker = Tracker(2, "127.0.0.1")
+    with pytest.raises(ClusterError, match="start it before"):
+        Group(tracker.host, tracker.port, tracker.token, retries=0)
+    tracker.close("enough")
 
 
 def test_more_processes_than_the_group_has():

@@ -11,6 +11,7 @@ from group_processes import call_in_processes, call_in_threads
 from group_tasks import ROWS, TASKS
 
 import hornbeam.xgboost as ours
+from hornbeam.distributed.group import Group
 
 N_WORKERS = 3
 
@@ -226,3 +227,29 @@ def test_a_process_that_is_killed_is_an_error_in_all_others():
     assert found.pop(1) is None
     for text in found:
         assert re.search(r"worker 1 \(.*\) was lost: its process ended", text)
+
+
+@pytest.mark.parametrize("way", ["lost: its process ended", "failed: MemoryError: no"])
+def test_a_process_that_ends_at_any_message_is_an_error_in_all_others(way, monkeypatch):
+    combine, last = Group.combine, -1
+
+    def stop(group, *args, **options):
+        """Make a call, unless the worker 1 has made the calls before the last."""
+        if group.rank == 1 and group._calls == last:
+            if "lost" in way:  # as the system closes the connections of a process
+                for connection in (*group._peers, group._tracker):
+                    connection.close()
+            raise MemoryError("no")
+        return combine(group, *args, **options)
+
+    monkeypatch.setattr(Group, "combine", stop)
+    (digest, n_calls), *others = run(group_tasks.train_shortly, n_workers=3)
+    assert others == [(digest, n_calls)] * 2
+    assert n_calls > 15
+    for number in range(n_calls):
+        last = number
+        found = run(group_tasks.train_shortly, n_workers=3)
+        assert found.pop(1) == "MemoryError: no"
+        for text in found:
+            assert "cannot go on: worker 1 " in text
+            assert way in text
