@@ -1,7 +1,8 @@
-"""Groups of processes, and what they do in tests."""
+"""Groups of processes, or of threads that stand for them, and what they do in tests."""
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Pipe, wait
 
 import numpy as np
@@ -11,24 +12,41 @@ from hornbeam.distributed.group import Group
 from hornbeam.distributed.tracker import Tracker
 
 
-def run_group(task, n_workers, *args, tracker=None, **options):
+def run_group(task, n_workers, *args, tracker=None, call=None, **options):
     """Return the results of a task, or its errors as text, in the order of tasks.
 
-    `task(group, *args)` runs in each process, and `options` are those of its group.
+    `task(group, *args)` runs in each worker, and `options` are those of its group.
     """
     own = tracker is None
     if own:
         tracker = Tracker(n_workers, "127.0.0.1", by_task=True)
     tracker.start()
     given = tracker.host, tracker.port, tracker.token
-    results = call_all(_in_group, n_workers, given, options, task, args)
+    call = call or call_in_threads
+    results = call(_in_group, n_workers, given, options, task, args)
     if own:
         tracker.wait(10)
         tracker.close("the test has ended")
     return results
 
 
-def call_all(function, count, *args):
+def call_in_threads(function, count, *args):
+    """Return the results of `function(number, *args)` in threads of their own.
+
+    An error is text. Threads start sooner than processes, and each has its own group.
+    """
+
+    def call(number):
+        try:
+            return function(number, *args)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(call, range(count)))
+
+
+def call_in_processes(function, count, *args):
     """Return the results of `function(number, *args)` in processes of their own.
 
     An error is text; None stands for a process that was killed.

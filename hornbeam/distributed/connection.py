@@ -74,7 +74,8 @@ class Connection:
     def introduce(self, token: str) -> None:
         """Prove to the other end, which listens, that this one knows the token.
 
-        Raises a `HandshakeError` if it does not believe that, or does not know it.
+        Raises a `HandshakeError` if it does not believe that, or does not know it, and
+        a TimeoutError if it does not answer.
         """
         self._authenticate(token, b"client", b"server")
 
@@ -102,7 +103,7 @@ class Connection:
                 self._socket.sendall(proof)
         except HandshakeError:
             raise
-        except (TimeoutError, ConnectionError) as error:
+        except ConnectionError as error:
             raise HandshakeError("the other end has refused the token") from error
         self._socket.settimeout(before)
 
@@ -133,7 +134,10 @@ class Connection:
         if max(sizes) > _MAX_FRAME:
             raise ConnectionError(f"a frame of {max(sizes)} bytes")
         head, *buffers = [self._read(size) for size in sizes]
-        return pickle.loads(head, buffers=buffers)
+        try:
+            return pickle.loads(head, buffers=buffers)
+        except Exception as error:
+            raise ConnectionError("a message that cannot be read") from error
 
     def send_text(self, **message: Any) -> None:
         """Send a message of numbers, strings and lists."""

@@ -299,7 +299,9 @@ class Group:
             own = self._merge(own, other, merge, call, other_call, rank)
         if self._parent is not None:
             self._send(self._parent, self._above, (call, own))
-            _, own = self._receive(self._parent, self._above)
+            answered, own = self._receive(self._parent, self._above)
+            if answered != call and not isinstance(own, _Failure):
+                own = self._mismatch(call, answered, self._above)
         elif finish is not None and not isinstance(own, _Failure):
             merged = own
             own, raised = _attempt(lambda: finish(merged))
@@ -350,15 +352,19 @@ class Group:
         if failures:
             return failures[0]
         if call != other_call:
-            return _Failure(
-                self._lost(
-                    f"{self.names[self.rank]} calls {call}, and {self.names[rank]} "
-                    f"calls {other_call}; all processes must make the same calls in "
-                    "the same order"
-                )
-            )
+            return self._mismatch(call, other_call, rank)
         merged, _ = _attempt(lambda: merge(own, other))
         return merged
+
+    def _mismatch(self, call: str, other_call: str, rank: int) -> _Failure:
+        """Return the failure that another process makes another call."""
+        return _Failure(
+            self._lost(
+                f"{self.names[self.rank]} calls {call}, and {self.names[rank]} calls "
+                f"{other_call}; all processes must make the same calls in the same "
+                "order"
+            )
+        )
 
     def _send(self, peer: Connection, rank: int, value: Any) -> None:
         try:

@@ -143,6 +143,8 @@ class Tracker:
         """Stop; processes that have not left get this as the reason."""
         self._fail(reason)
         self._end()
+        if not self._is_running:
+            self._listener.close()  # otherwise the thread that accepts does
 
     # Threads
 

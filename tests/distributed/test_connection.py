@@ -1,5 +1,6 @@
 import pickle
 import socket
+import struct
 import threading
 
 import numpy as np
@@ -88,6 +89,17 @@ def test_the_proof_of_one_connection_is_of_no_use_for_another(listener):
                 first.sendall(b"x" * 32)
         thread.join()
     assert "does not know the token" in str(errors[0])
+
+
+def test_garbage_is_an_error_of_the_connection(listener):
+    thread, errors = serve(listener, "secret", lambda connection: connection.receive())
+    connection = connect(*listener.getsockname(), "secret", 10)
+    frame = b"garbage!"
+    header = struct.pack("<IQ", 1, len(frame))
+    connection._socket.sendall(header + frame)
+    thread.join()
+    assert "cannot be read" in str(errors[0])
+    connection.close()
 
 
 def test_a_message_above_the_limit_is_refused(listener):

@@ -7,6 +7,7 @@ import time
 import pytest
 from group_processes import (
     calculate,
+    call_in_processes,
     call_until_lost,
     fail_in_a_call,
     place,
@@ -15,6 +16,7 @@ from group_processes import (
 
 import hornbeam
 from hornbeam import ClusterError
+from hornbeam.distributed import connection
 from hornbeam.distributed import group as groups
 from hornbeam.distributed.connection import connect
 from hornbeam.distributed.group import Group
@@ -23,7 +25,8 @@ from hornbeam.distributed.tracker import PROTOCOL, Tracker
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
 def test_values_are_merged_and_all_get_the_result(size):
-    for total, large, first, every in run_group(calculate, size):
+    call = call_in_processes if size == 3 else None
+    for total, large, first, every in run_group(calculate, size, call=call):
         ranks = list(range(size))
         assert total == [size * i + sum(ranks) for i in range(4)]
         assert large == size - 1
@@ -56,7 +59,8 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_all_get_one_error_if_a_process_does_not_go_on(way):
     rank = 2
-    found = run_group(call_until_lost, 4, rank, way)
+    call = call_in_processes if way == "killed" else None
+    found = run_group(call_until_lost, 4, rank, way, call=call)
     assert found.pop(rank) == {"killed": None, "different": found[0]}.get(way, "left")
     for text in found:
         assert text == found[0]
@@ -163,6 +167,14 @@ def test_no_tracker_and_a_port_in_use():
         Group(tracker.host, 1, tracker.token, retries=0)
 
 
+def test_a_tracker_that_is_not_started(monkeypatch):
+    monkeypatch.setattr(connection, "_HANDSHAKE_TIMEOUT", 0.1)
+    tracker = Tracker(2, "127.0.0.1")
+    with pytest.raises(ClusterError, match="start it before"):
+        Group(tracker.host, tracker.port, tracker.token, retries=0)
+    tracker.close("enough")
+
+
 def test_more_processes_than_the_group_has():
     tracker = Tracker(1, "127.0.0.1")
     tracker.start()
@@ -184,7 +196,8 @@ def test_a_stopped_process_is_given_up():
 
     watcher = threading.Thread(target=wake)
     watcher.start()
-    found = run_group(call_until_lost, 3, 1, "stopped", tracker=tracker, timeout=1.0)
+    options = {"tracker": tracker, "timeout": 1.0, "call": call_in_processes}
+    found = run_group(call_until_lost, 3, 1, "stopped", **options)
     watcher.join()
     assert found[0] == found[2]
     assert "worker 1" in found[0]

@@ -105,6 +105,7 @@ CONSTRAINTS = {
 }
 GROWTH = {
     "as it comes": [{}],
+    "in float32": [{"margin_type": "float32"}],
     "by levels": [
         {"grow_policy": "depthwise", "max_depth": 3},
         {"max_bin": 300, "max_cached_hist_node": 4},
@@ -163,7 +164,7 @@ OF_TREES = (
     *[*ROWS_DRAWN][1:],
     *[*COLUMNS_DRAWN][1:],
     *[name for name in CONSTRAINTS if name not in ("free", "short steps")],
-    *[*GROWTH][1:],
+    *[*GROWTH][2:],
     "categories",
 )
 # Objectives that are no sum of losses of single rows and margins.

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 import hornbeam.xgboost as xgb
+from hornbeam.distributed.group import active_group
 from hornbeam.xgboost import collective
 
 ROWS = 600
@@ -247,7 +248,7 @@ def other_cuts(number, data):
 
 
 def unsupported(number, params):
-    xgb.train(PARAMS | params, _matrix(slice(50)), 2)
+    xgb.train({"nthread": 1} | params, _matrix(slice(50)), 2)
 
 
 def fold(number):
@@ -277,3 +278,12 @@ def train_after_leaving(number):
     collective.finalize()
     booster.update(data, 2)
     return together, booster.num_boosted_rounds()
+
+
+def train_shortly(number):
+    """Return the digest of a model, and the number of calls that it took."""
+    rows = slice(number * 50, number * 50 + 50)
+    data = xgb.QuantileDMatrix(X[rows], Y[rows], nthread=1)
+    options = {"evals": [(data, "train")], "verbose_eval": False}
+    digest = xgb.train(PARAMS, data, 2, **options).digest()
+    return digest, active_group()._calls

@@ -7,21 +7,20 @@ import group_tasks
 import numpy as np
 import pytest
 import xgboost as theirs
-from group_processes import call_all
+from group_processes import call_in_processes, call_in_threads
 from group_tasks import ROWS, TASKS
 
 import hornbeam.xgboost as ours
+from hornbeam.distributed.group import Group
 
 N_WORKERS = 3
 
 
-def run(task, *options, n_workers=2, **arguments):
-    """Return the results of a task in each process; errors are text."""
-    tracker = ours.RabitTracker(n_workers, "127.0.0.1", sortby="task", **arguments)
+def run(task, *options, n_workers=2, call=call_in_threads):
+    """Return the results of a task in each worker; errors are text."""
+    tracker = ours.RabitTracker(n_workers, "127.0.0.1", sortby="task")
     tracker.start()
-    found = call_all(
-        group_tasks.run_one, n_workers, tracker.worker_args(), task, *options
-    )
+    found = call(group_tasks.run_one, n_workers, tracker.worker_args(), task, *options)
     if not any(isinstance(result, str) for result in found):
         tracker.wait_for(10)
         tracker.free()
@@ -32,7 +31,7 @@ def run(task, *options, n_workers=2, **arguments):
 
 
 def test_operations_have_the_results_of_all_processes():
-    found = run(group_tasks.communicate, n_workers=N_WORKERS)
+    found = run(group_tasks.communicate, n_workers=N_WORKERS, call=call_in_processes)
     for rank, results in enumerate(found):
         assert results.pop("rank") == rank
         assert results == found[0]
@@ -133,7 +132,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def alone(folder):
     """The results of each task in one process that has all rows."""
-    return call_all(group_tasks.run_all, 1, {}, (0, ROWS), folder)[0]
+    return call_in_processes(group_tasks.run_all, 1, {}, (0, ROWS), folder)[0]
 
 
 @pytest.fixture(
@@ -146,7 +145,7 @@ def together(request, folder):
     bounds = request.param
     tracker = ours.RabitTracker(len(bounds) - 1, "127.0.0.1", sortby="task")
     tracker.start()
-    found = call_all(
+    found = call_in_processes(
         group_tasks.run_all, len(bounds) - 1, tracker.worker_args(), bounds, folder
     )
     assert all(isinstance(result, dict) for result in found), found
@@ -165,7 +164,7 @@ def test_a_process_without_rows(alone, folder):
     tracker = ours.RabitTracker(3, "127.0.0.1", sortby="task")
     tracker.start()
     args = tracker.worker_args()
-    found = call_all(group_tasks.run_without_rows, 3, args, bounds)
+    found = call_in_threads(group_tasks.run_without_rows, 3, args, bounds)
     for results in found:
         assert results == {name: alone[name] for name in group_tasks.WITHOUT_ROWS}
 
@@ -224,7 +223,33 @@ def test_a_signal_is_an_error_in_all():
 
 
 def test_a_process_that_is_killed_is_an_error_in_all_others():
-    found = run(group_tasks.killed_in_training, n_workers=3)
+    found = run(group_tasks.killed_in_training, n_workers=3, call=call_in_processes)
     assert found.pop(1) is None
     for text in found:
         assert re.search(r"worker 1 \(.*\) was lost: its process ended", text)
+
+
+@pytest.mark.parametrize("way", ["lost: its process ended", "failed: MemoryError: no"])
+def test_a_process_that_ends_at_any_message_is_an_error_in_all_others(way, monkeypatch):
+    combine, last = Group.combine, -1
+
+    def stop(group, *args, **options):
+        """Make a call, unless the worker 1 has made the calls before the last."""
+        if group.rank == 1 and group._calls == last:
+            if "lost" in way:  # as the system closes the connections of a process
+                for connection in (*group._peers, group._tracker):
+                    connection.close()
+            raise MemoryError("no")
+        return combine(group, *args, **options)
+
+    monkeypatch.setattr(Group, "combine", stop)
+    (digest, n_calls), *others = run(group_tasks.train_shortly, n_workers=3)
+    assert others == [(digest, n_calls)] * 2
+    assert n_calls > 15
+    for number in range(n_calls):
+        last = number
+        found = run(group_tasks.train_shortly, n_workers=3)
+        assert found.pop(1) == "MemoryError: no"
+        for text in found:
+            assert "cannot go on: worker 1 " in text
+            assert way in text
