@@ -21,7 +21,7 @@ from hornbeam.errors import (
 from hornbeam.lazy import names_from, register_extension
 
 if TYPE_CHECKING:
-    from hornbeam.boosting.booster import Booster, merge
+    from hornbeam.boosting.booster import Booster, average, merge
     from hornbeam.callbacks import (
         EarlyStopping,
         EvaluationMonitor,
@@ -86,6 +86,7 @@ __all__ = [
     "TimeLimit",
     "TrainingCallback",
     "TrainingCheckPoint",
+    "average",
     "cv",
     "merge",
     "read",
@@ -117,6 +118,7 @@ _HOMES = {
     "TimeLimit": "hornbeam.callbacks",
     "TrainingCallback": "hornbeam.callbacks",
     "TrainingCheckPoint": "hornbeam.callbacks",
+    "average": "hornbeam.boosting.booster",
     "cv": "hornbeam.cross_validation",
     "merge": "hornbeam.boosting.booster",
     "read": "hornbeam.data.sources.dispatch",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hornbeam.boosting.booster import Booster
+from hornbeam.boosting.booster import Booster, average
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.cross_validation import FoldModels, fold_rows, new_fold
 from hornbeam.data.dmatrix import DMatrix
@@ -41,6 +41,8 @@ _FEW_ROWS_OF_LEAF = 2
 #: better by more than this share.
 _RACE_ROUNDS = 25
 _RACE_MARGIN = 0.01
+#: The rounds of averaged models, by those that are best for one alone on as many rows.
+_MORE_ROUNDS = 1.1
 #: A round is better than the best one if its score is so by more than this share: a
 #: thousand rounds that gain nothing that matters are not worth their time.
 _LEAST_GAIN = 1e-4
@@ -53,8 +55,10 @@ class Quality(NamedTuple):
 
     Attributes
     ----------
-    learning_rate, max_depth
-        The parameters.
+    learning_rate
+        The parameter.
+    max_depths
+        The depths of trees; of several the one with the best score is chosen.
     patience
         The number of rounds without improvement after which a training stops.
     max_rounds
@@ -63,20 +67,24 @@ class Quality(NamedTuple):
         Another fold is held out, up to all five, until these have so many rows.
     races
         Whether two sizes of leaves are tried.
+    averages
+        Whether the model is the average of those of the folds, instead of one that is
+        trained on all rows.
     """
 
     learning_rate: float
-    max_depth: int
+    max_depths: tuple[int, ...]
     patience: int
     max_rounds: int
     fold_rows: int
     races: bool
+    averages: bool
 
 
 QUALITIES = {
-    "fast": Quality(0.2, 5, 15, 500, 0, races=False),
-    "auto": Quality(0.1, 5, 30, 1000, 600, races=True),
-    "best": Quality(0.05, 5, 60, 4000, 100_000, races=True),
+    "fast": Quality(0.2, (5,), 15, 500, 0, races=False, averages=False),
+    "auto": Quality(0.1, (5,), 30, 1000, 600, races=True, averages=False),
+    "best": Quality(0.05, (4, 6, 8), 60, 4000, 10**9, races=True, averages=True),
 }
 
 
@@ -94,12 +102,15 @@ class Choice(NamedTuple):
         early stopping.
     chosen
         All of it by name, with the score; empty if nothing was to be chosen.
+    booster
+        The average of the models of the folds; None: a model is to be trained.
     """
 
     params: dict[str, Any]
     rounds: int
     patience: int | None = None
     chosen: Mapping[str, Any] = MappingProxyType({})
+    booster: Booster | None = None
 
 
 def choose(
@@ -108,6 +119,7 @@ def choose(
     dtrain: Any,
     *,
     has_evals: bool,
+    may_average: bool = True,
     obj: Objective = None,
     custom_metric: MetricFunction | None = None,
     patience: int | None = None,
@@ -124,6 +136,8 @@ def choose(
         Training data; for other classes than `DMatrix` nothing is chosen.
     has_evals
         Whether the user's evaluation data stop the training, so no row is held out.
+    may_average
+        Whether the model may be an average. Callbacks see the training of all rows.
     obj, custom_metric
         As for `train`.
     patience
@@ -142,31 +156,52 @@ def choose(
     reason = _reason_against(p, dtrain, has_evals)
     if reason is not None:
         return _told(p, without, quality, {"not_chosen": reason})
-    preset = preset._replace(patience=patience or preset.patience)
-    added = {"learning_rate": preset.learning_rate}
+    preset = preset._replace(
+        patience=patience or preset.patience, averages=preset.averages and may_average
+    )
+    depths: list[dict[str, Any]] = [{}]
     if not given.keys() & {"max_depth", "max_leaves", "grow_policy"}:
-        added["max_depth"] = preset.max_depth
-    sizes = [added | size for size in _leaf_sizes(given, dtrain)]
+        depths = [{"max_depth": depth} for depth in preset.max_depths]
+    sizes = _leaf_sizes(given, dtrain)
+    rate = {"learning_rate": preset.learning_rate}
     if has_evals:
-        choice = Choice(sizes[0], preset.max_rounds, preset.patience)
+        # The depth in the middle is neither the fastest nor the slowest to learn.
+        usual = {**rate, **depths[len(depths) // 2], **sizes[0]}
+        choice = Choice(usual, preset.max_rounds, preset.patience)
         return _told(p, choice, quality, {"held_out": "eval_set"})
     folds = _held_out(preset, p, dtrain, Booster(given).objective.task)
-    candidates = [
-        _Candidate(size, dtrain, folds, given | size, obj, custom_metric)
-        for size in sizes[: 1 + preset.races]
-    ]
-    winner = _race(candidates, preset)
-    if math.isnan(winner.best_score):
-        reason = f"{winner.metric} is not defined on the held-out rows"
+    if preset.averages:
+        given |= _base_score(given, dtrain, obj)
+    leader: _Candidate | None = None
+    for depth in depths:
+        candidates = [
+            _Candidate(
+                {**rate, **depth, **size}, dtrain, folds, given, obj, custom_metric
+            )
+            for size in sizes[: 1 + preset.races]
+        ]
+        winner = _race(candidates, preset)
+        if leader is None or winner.is_better(winner.best_score, leader.best_score):
+            leader = winner
+    assert leader is not None
+    if math.isnan(leader.best_score):
+        reason = f"{leader.metric} is not defined on the held-out rows"
         return _told(p, without, quality, {"not_chosen": reason})
     train, test = folds[0]
-    rounds = round((winner.best_round + 1) * dtrain.n_rows / len(train))
+    rounds = round((leader.best_round + 1) * dtrain.n_rows / len(train))
+    choice = Choice(leader.params, rounds)
+    if preset.averages:
+        average = leader.average(
+            round((leader.best_round + 1) * _MORE_ROUNDS), p.nthread
+        )
+        rounds = average.num_boosted_rounds()
+        choice = choice._replace(rounds=rounds, booster=average)
     found = {
         "n_estimators": rounds,
         "held_out": f"{len(folds)} x {len(test)} rows",
-        winner.metric: winner.best_score,
+        leader.metric: leader.best_score,
     }
-    return _told(p, Choice(winner.params, rounds), quality, found)
+    return _told(p, choice, quality, found)
 
 
 def _told(p: Parameters, choice: Choice, quality: str, found: dict[str, Any]) -> Choice:
@@ -239,6 +274,15 @@ def _held_out(
     return folds[: min(_FOLDS, max(1, wanted))]
 
 
+def _base_score(
+    given: Mapping[str, Any], dtrain: DMatrix, obj: Objective
+) -> dict[str, Any]:
+    """Return the base score of all rows, which the models of all folds start from."""
+    booster = Booster({**given, "max_depth": 1}, [dtrain])
+    booster.update(dtrain, 0, obj)
+    return {"base_score": booster.model.base_score.tolist()}
+
+
 class _Candidate:
     """A model of each fold, all with the same parameters.
 
@@ -257,7 +301,7 @@ class _Candidate:
         params: dict[str, Any],
         dtrain: DMatrix,
         folds: list[tuple[Any, Any]],
-        all_params: dict[str, Any],
+        given: Mapping[str, Any],
         obj: Objective,
         custom_metric: MetricFunction | None,
     ) -> None:
@@ -266,6 +310,7 @@ class _Candidate:
         self.best_score = math.nan
         self.best_round = 0
         self._dtrain = dtrain
+        all_params = {**given, **params}
         self._models = FoldModels(
             [new_fold(dtrain, *rows, all_params) for rows in folds], ("test",)
         )
@@ -282,14 +327,23 @@ class _Candidate:
             -1
         ]
         self.metric = name.removeprefix("test-")
-        if number == 0 or self._is_better(score, self.best_score, _LEAST_GAIN):
+        if number == 0 or self.is_better(score, self.best_score, _LEAST_GAIN):
             self.best_score, self.best_round = score, number
 
     def leads(self, other: _Candidate) -> bool:
         """Return whether this one is better than another by the margin of the race."""
-        return self._is_better(self.best_score, other.best_score, _RACE_MARGIN)
+        return self.is_better(self.best_score, other.best_score, _RACE_MARGIN)
 
-    def _is_better(self, score: float, other: float, margin: float) -> bool:
+    def average(self, rounds: int, nthread: int) -> Booster:
+        """Return the average of the models of all folds, of so many rounds at most."""
+        boosters = [fold.bst for fold in self._models.cvfolds]
+        rounds = min(rounds, self._models.num_boosted_rounds())
+        averaged = average([booster[:rounds] for booster in boosters])
+        averaged.set_param("nthread", nthread)
+        return averaged.reset()
+
+    def is_better(self, score: float, other: float, margin: float = 0.0) -> bool:
+        """Return whether a score is better than another by more than a share of it."""
         gain = score - other if maximize_of(self.metric) else other - score
         return gain > margin * abs(other)
 

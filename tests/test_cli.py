@@ -141,6 +141,16 @@ def test_predictions_are_written_to_a_fifo(folder, model, booster, tmp_path, end
     assert list(tmp_path.iterdir()) == [fifo]
 
 
+def test_predictions_replace_the_target_of_a_symbolic_link(folder, model, tmp_path):
+    target, link = tmp_path / "target.csv", tmp_path / "link.csv"
+    target.write_text("old")
+    link.symlink_to(target)
+    hornbeam_says("predict", folder / "valid.csv", "--model", model, "--output", link)
+    assert link.is_symlink()
+    assert target.read_text().startswith('"prediction"')
+    assert sorted(tmp_path.iterdir()) == [link, target]
+
+
 def test_any_file_and_any_query_give_the_same_model(folder, booster):
     pyarrow.feather.write_feather(
         pyarrow.parquet.read_table(folder / "train.parquet"), folder / "train.feather"

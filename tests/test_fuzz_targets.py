@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
+# Those of the drop-in about what it reads, which are XGBoost's.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
 #: What is put into a seed: numbers at limits, and tokens of JSON and UBJSON.
 TOKENS = [
     *(b"-1", b"0", b"1.5", b"1e999", b"2147483648", b"99999999999", b"9" * 30),

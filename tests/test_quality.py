@@ -111,6 +111,33 @@ def test_rows_are_counted_where_hessians_do_not_count_them(diabetes, objective, 
     assert size in model.chosen_
 
 
+def test_best_is_the_average_of_the_models_of_all_folds(diabetes):
+    X, test, y, expected = diabetes
+    model = HornbeamRegressor(quality="best").fit(X, y)
+    chosen, booster = model.chosen_, model.get_booster()
+    assert chosen["max_depth"] in (4, 6, 8)
+    assert booster.num_boosted_rounds() == chosen["n_estimators"]
+    assert len(booster.model.trees) == 5 * chosen["n_estimators"]
+    error = root_mean_squared_error(expected, model.predict(test))
+    auto = HornbeamRegressor().fit(X, y).predict(test)
+    assert error < root_mean_squared_error(expected, auto)
+
+
+def test_callbacks_see_a_training_on_all_rows(diabetes):
+    class Rows(hornbeam.TrainingCallback):
+        rounds = 0
+
+        def after_iteration(self, model, epoch, evals_log):
+            self.rounds += 1
+            return False
+
+    X, _, y, _ = diabetes
+    rows = Rows()
+    model = HornbeamRegressor(quality="best", max_depth=2, callbacks=[rows]).fit(X, y)
+    assert rows.rounds == model.chosen_["n_estimators"]
+    assert model.get_booster().num_boosted_rounds() == rows.rounds
+
+
 def test_given_parameters_are_kept(diabetes):
     X, _, y, _ = diabetes
     model = HornbeamRegressor(max_depth=2, min_child_weight=3.0, quality="fast")
@@ -195,8 +222,9 @@ def test_too_few_rows_or_groups_have_the_defaults(lists):
 
 def test_a_metric_that_held_out_rows_do_not_define_chooses_nothing():
     X = load_iris().data
-    model = HornbeamClassifier(eval_metric="auc", quality="fast")
-    model.fit(X[:101], np.arange(101) == 7)
+    model = HornbeamClassifier(eval_metric="auc")
+    with pytest.warns(UserWarning, match="auc is nan"):
+        model.fit(X[:101], np.arange(101) == 7)
     assert "auc is not defined" in model.chosen_["not_chosen"]
     assert model.get_booster().num_boosted_rounds() == 100
 

@@ -35,6 +35,8 @@ Int64s = npt.NDArray[np.int64]
 
 #: XGBoost's margin around the extremes of a column.
 _MARGIN = np.float32(1e-5)
+#: Most bins of a column in uint8, that of missing values included.
+_SMALL_BINS = 256
 #: The grid of ranks is refined up to this many times max_bin, for columns where a few
 #: values take up nearly all rows.
 _FINEST_GRID = 64
@@ -195,8 +197,9 @@ def cut_column(
     values
         (rows,) float32 or float64, NaN where missing.
     max_bin
-        Maximum number of bins. One less for a column with missing values and more
-        distinct values than that, because missing values take a bin.
+        Maximum number of bins. With 256, a column with missing values and more distinct
+        values than that has 255, so that its bins and that of missing values fit in
+        uint8.
     weights
         (rows,) from `integer_weights`, or None for equal weights.
     scratch
@@ -286,7 +289,7 @@ def cut_summary(summary: Summary, max_bin: int, has_missing: bool) -> ColumnCuts
             raise UnresolvedEntries(np.flatnonzero(mixed))
         inner = low[1:][changes]
     else:
-        bins = max_bin - 1 if has_missing else max_bin
+        bins = max_bin - 1 if has_missing and max_bin == _SMALL_BINS else max_bin
         inner = _RankGrids(low, summary.ranks, mixed).finest(bins)
     # Adding 0.0 turns -0.0 into 0.0.
     upper = np.append(inner.astype(np.float64), _above(high[-1])) + 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self, TextIO
@@ -37,7 +37,7 @@ from hornbeam.forest.inspection import (
     split_value_histogram,
     trees_to_dataframe,
 )
-from hornbeam.forest.model import Model, merge_models
+from hornbeam.forest.model import Model, average_models, merge_models
 from hornbeam.forest.model_file import decode, digest, encode, load, save
 from hornbeam.forest.tree import Tree
 from hornbeam.lazy import extension
@@ -47,7 +47,7 @@ from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.objectives.distributions import Distribution
 from hornbeam.params import Parameters, ParameterSource
 
-__all__ = ["Booster", "merge"]
+__all__ = ["Booster", "average", "merge"]
 
 PathLike = str | os.PathLike[str]
 
@@ -946,16 +946,35 @@ def merge(boosters: Sequence[Booster]) -> Booster:
     So all must have the same base score, features, objective and outputs. Parameters
     and attributes are those of the first.
     """
+    return _combined(boosters, merge_models)
+
+
+def average(boosters: Sequence[Booster]) -> Booster:
+    """Return a booster whose margins are the mean of those of all boosters.
+
+    All must have the same base score, features, objective, outputs and number of
+    rounds. Each round has their trees, as with ``num_parallel_tree``. Parameters and
+    attributes are those of the first.
+    """
+    return _combined(boosters, average_models)
+
+
+def _combined(
+    boosters: Sequence[Booster], combine: Callable[[Sequence[Model]], Model]
+) -> Booster:
     if not boosters or not all(isinstance(part, Booster) for part in boosters):
         raise ParameterError(
-            "merge takes a list of boosters, one at least",
+            f"{combine.__name__.removesuffix('_models')} takes a list of boosters, one "
+            "at least",
             code=ErrorCode.INVALID_PARAMETER_TYPE,
         )
-    merged = boosters[0].copy()
-    merged._learner.model = merge_models([part.model for part in boosters])
-    if merged.model.tree_weights is not None:
-        merged.set_param("booster", "dart")
-    return merged
+    combined = boosters[0].copy()
+    model = combine([part.model for part in boosters])
+    combined._learner.model = model
+    combined.set_param(
+        {"booster": booster_of(model), "num_parallel_tree": model.num_parallel_tree}
+    )
+    return combined
 
 
 def _read(source: PathLike | bytes | bytearray) -> Model:

@@ -6,6 +6,7 @@ import copy
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -308,6 +309,51 @@ def merge_models(models: Sequence[Model]) -> Model:
         merged.double_scores |= model.double_scores
         merged.append_rounds(model, range(model.n_rounds))
     return merged
+
+
+def average_models(models: Sequence[Model]) -> Model:
+    """Return a model whose margins are the mean of those of all models.
+
+    A round has the trees of that round of all models, as a round of a boosted forest.
+
+    Raises
+    ------
+    ParameterError
+        If the models differ in objective, features, outputs, base score or number of
+        rounds, or are linear.
+    """
+    first = models[0]
+    averaged = first.without_rounds()
+    averaged.num_parallel_tree = first.num_parallel_tree * len(models)
+    if any(model.tree_weights is not None for model in models):
+        averaged.tree_weights = averaged.weights
+    for model in models:
+        _check_mergeable(first, model)
+        averaged.double_scores |= model.double_scores
+        if model.round_starts != first.round_starts:
+            raise ParameterError(
+                f"the models have {first.n_rounds} and {model.n_rounds} rounds, and "
+                "only models of as many rounds have an average; slice the longer one",
+                code=ErrorCode.MODELS_NOT_MERGEABLE,
+            )
+    scaled = [[_scaled(tree, len(models)) for tree in model.trees] for model in models]
+    for begin, end in pairwise(first.round_starts):
+        trees = [tree for own in scaled for tree in own[begin:end]]
+        outputs = first.tree_output[begin:end] * len(models)
+        weights = np.concatenate([model.weights[begin:end] for model in models])
+        # Trees of one output are neighbours.
+        order = np.argsort(outputs, kind="stable")
+        averaged.append_round(
+            [trees[place] for place in order],
+            [outputs[place] for place in order],
+            weights[order],
+        )
+    return averaged
+
+
+def _scaled(tree: Tree, parts: int) -> Tree:
+    share = np.float32(1 / parts)
+    return replace(tree, value=tree.value * share, weight=tree.weight * share)
 
 
 def _check_mergeable(first: Model, other: Model) -> None:

@@ -276,20 +276,23 @@ class BoostingEstimator(ModelEstimator):
             xgb_model = xgb_model.get_booster()
         params = self._booster_params()
         choice = self._choose(params, dtrain, bool(evals), xgb_model is not None)
-        self._booster, self._history = self._train(
-            {**params, **choice.params},
-            dtrain,
-            choice.rounds,
-            evals=evals,
-            obj=self._custom_objective(),
-            custom_metric=self._custom_metric(),
-            early_stopping_rounds=choice.patience,
-            verbose_eval=verbose,
-            xgb_model=xgb_model,
-            callbacks=self.callbacks,
-        )
+        booster, history = choice.booster, EvalsLog()
+        if booster is None:
+            booster, history = self._train(
+                {**params, **choice.params},
+                dtrain,
+                choice.rounds,
+                evals=evals,
+                obj=self._custom_objective(),
+                custom_metric=self._custom_metric(),
+                early_stopping_rounds=choice.patience,
+                verbose_eval=verbose,
+                xgb_model=xgb_model,
+                callbacks=self.callbacks,
+            )
         if choice.chosen:
-            self._booster.set_attr(**{CHOSEN: json.dumps(choice.chosen)})
+            booster.set_attr(**{CHOSEN: json.dumps(choice.chosen)})
+        self._booster, self._history = booster, history
         return self
 
     def _choose(
@@ -307,6 +310,7 @@ class BoostingEstimator(ModelEstimator):
             params,
             dtrain,
             has_evals=has_evals,
+            may_average=not self.callbacks,
             obj=self._custom_objective(),
             custom_metric=self._custom_metric(),
             patience=self.early_stopping_rounds,

@@ -123,7 +123,7 @@ def test_grid_search(diabetes):
         ({"learning_rate": np.nan}, "learning_rate must be a finite number"),
         ({"tree_method": "gpu_hist"}, "not in Hornbeam yet"),
         ({"eval_metric": "acu"}, "acu"),
-        ({"early_stopping_rounds": 2}, "eval_set"),
+        ({"early_stopping_rounds": 2, "quality": None}, "eval_set"),
         ({"n_estimators": -1}, "-1"),
     ],
 )

@@ -311,6 +311,7 @@ def test_get_data_and_cuts_are_float32():
 def test_cuts_after_training(method):
     numbers = np.random.default_rng(0).normal(size=(300, 3))
     kinds = pd.DataFrame(numbers).assign(k=pd.Categorical(np.arange(300) % 32))
+    kinds.iloc[::3, 1] = np.nan
     batch = {"label": numbers[:, 0], "weight": np.arange(300.0) + 1}
 
     def run(xgb):
