@@ -172,32 +172,28 @@ def choose(
     folds = _held_out(preset, p, dtrain, Booster(given).objective.task)
     if preset.averages:
         given |= _base_score(given, dtrain, obj)
-    leader: _Candidate | None = None
-    for depth in depths:
-        candidates = [
+    trials = (
+        [
             _Candidate(
                 {**rate, **depth, **size}, dtrain, folds, given, obj, custom_metric
             )
             for size in sizes[: 1 + preset.races]
         ]
-        winner = _race(candidates, preset)
-        if leader is None or winner.is_better(winner.best_score, leader.best_score):
-            leader = winner
-    assert leader is not None
+        for depth in depths
+    )
+    leader = _best_of([_race(candidates, preset) for candidates in trials])
     if math.isnan(leader.best_score):
         reason = f"{leader.metric} is not defined on the held-out rows"
         return _told(p, without, quality, {"not_chosen": reason})
     train, test = folds[0]
-    rounds = round((leader.best_round + 1) * dtrain.n_rows / len(train))
-    choice = Choice(leader.params, rounds)
+    choice = Choice(
+        leader.params, round((leader.best_round + 1) * dtrain.n_rows / len(train))
+    )
     if preset.averages:
-        average = leader.average(
-            round((leader.best_round + 1) * _MORE_ROUNDS), p.nthread
-        )
-        rounds = average.num_boosted_rounds()
-        choice = choice._replace(rounds=rounds, booster=average)
+        booster = leader.average(p.nthread)
+        choice = Choice(leader.params, booster.num_boosted_rounds(), booster=booster)
     found = {
-        "n_estimators": rounds,
+        "n_estimators": choice.rounds,
         "held_out": f"{len(folds)} x {len(test)} rows",
         leader.metric: leader.best_score,
     }
@@ -247,7 +243,8 @@ def _leaf_sizes(given: Mapping[str, Any], dtrain: DMatrix) -> list[dict[str, Any
     if given.keys() & {"min_child_weight", "min_samples_leaf"}:
         return [{}]
     few = min(_FEW_ROWS_OF_LEAF, _ROWS_OF_LEAF)
-    rows = [min(_ROWS_OF_LEAF, max(few, dtrain.n_rows // 50)), few]
+    usual = min(_ROWS_OF_LEAF, max(few, dtrain.n_rows // 50))
+    rows = list(dict.fromkeys([usual, few]))
     objective = Booster(given).objective
     # The hessian of a row of classes is at most a quarter: p (1 - p).
     share = {"binary": 0.25, "classes": 0.25}.get(objective.task)
@@ -334,9 +331,10 @@ class _Candidate:
         """Return whether this one is better than another by the margin of the race."""
         return self.is_better(self.best_score, other.best_score, _RACE_MARGIN)
 
-    def average(self, rounds: int, nthread: int) -> Booster:
-        """Return the average of the models of all folds, of so many rounds at most."""
+    def average(self, nthread: int) -> Booster:
+        """Return the average of the models of all folds, up to about the best round."""
         boosters = [fold.bst for fold in self._models.cvfolds]
+        rounds = round((self.best_round + 1) * _MORE_ROUNDS)
         rounds = min(rounds, self._models.num_boosted_rounds())
         averaged = average([booster[:rounds] for booster in boosters])
         averaged.set_param("nthread", nthread)
@@ -359,4 +357,13 @@ def _race(candidates: list[_Candidate], preset: Quality) -> _Candidate:
             others = []
         if not others and number - leader.best_round >= preset.patience:
             break
+    return leader
+
+
+def _best_of(candidates: list[_Candidate]) -> _Candidate:
+    """Return the first candidate with the best score."""
+    leader, *others = candidates
+    for other in others:
+        if other.is_better(other.best_score, leader.best_score):
+            leader = other
     return leader
