@@ -112,9 +112,10 @@ imports: $(INSTALLED)  ## check that every import goes in the one direction
 	$(PYTEST) --quiet tests/test_imports.py
 
 .PHONY: pure
-pure: $(INSTALLED)  ## run the tests of the kernels as plain Python
+pure: $(INSTALLED)  ## run the kernels as plain Python: their tests, and all digests
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet $(ON_ALL_CORES) tests/kernels tests/binning \
 		tests/backends tests/metrics
+	NUMBA_DISABLE_JIT=1 $(BIN)/python tests/digests.py
 
 .PHONY: pages
 pages: $(INSTALLED)  ## write anew what the examples of the documentation print and draw

@@ -191,8 +191,10 @@ def draw_by_size(
                     factor = max(1.0, 1.0 / share) if is_taken else 0.0
                     taken[row] = is_taken
                     for k in range(gradients.shape[0]):
-                        scaled_gradients[k, row] = gradients[k, row] * factor
-                        scaled_hessians[k, row] = hessians[k, row] * factor
+                        # NumPy multiplies a float32 by Python's floats in float32.
+                        g, h = gradients[k, row], hessians[k, row]
+                        scaled_gradients[k, row] = np.float64(g) * factor
+                        scaled_hessians[k, row] = np.float64(h) * factor
         task = next_task(sync, 0)
 
 
