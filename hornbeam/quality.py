@@ -22,6 +22,7 @@ from hornbeam.cross_validation import FoldModels, fold_rows, new_fold
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.metrics.registry import maximize_of
+from hornbeam.objectives.base import Objective as BuiltInObjective
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters
 
@@ -162,14 +163,15 @@ def choose(
     depths: list[dict[str, Any]] = [{}]
     if not given.keys() & {"max_depth", "max_leaves", "grow_policy"}:
         depths = [{"max_depth": depth} for depth in preset.max_depths]
-    sizes = _leaf_sizes(given, dtrain)
+    objective = Booster(given).objective
+    sizes = _leaf_sizes(given, dtrain, objective)
     rate = {"learning_rate": preset.learning_rate}
     if has_evals:
         # The depth in the middle is neither the fastest nor the slowest to learn.
         usual = {**rate, **depths[len(depths) // 2], **sizes[0]}
         choice = Choice(usual, preset.max_rounds, preset.patience)
         return _told(p, choice, quality, {"held_out": "eval_set"})
-    folds = _held_out(preset, p, dtrain, Booster(given).objective.task)
+    folds = _held_out(preset, p, dtrain, objective.task)
     if preset.averages:
         given |= _base_score(given, dtrain, obj)
     trials = (
@@ -235,7 +237,9 @@ def _reason_against(p: Parameters, dtrain: Any, has_evals: bool) -> str | None:
     return None
 
 
-def _leaf_sizes(given: Mapping[str, Any], dtrain: DMatrix) -> list[dict[str, Any]]:
+def _leaf_sizes(
+    given: Mapping[str, Any], dtrain: DMatrix, objective: BuiltInObjective
+) -> list[dict[str, Any]]:
     """Return parameters of the least size of leaves: the usual one, then the other.
 
     Where hessians count rows they are limited, as histograms have them in any case.
@@ -245,7 +249,6 @@ def _leaf_sizes(given: Mapping[str, Any], dtrain: DMatrix) -> list[dict[str, Any
     few = min(_FEW_ROWS_OF_LEAF, _ROWS_OF_LEAF)
     usual = min(_ROWS_OF_LEAF, max(few, dtrain.n_rows // 50))
     rows = list(dict.fromkeys([usual, few]))
-    objective = Booster(given).objective
     # The hessian of a row of classes is at most a quarter: p (1 - p).
     share = {"binary": 0.25, "classes": 0.25}.get(objective.task)
     if objective.name == "reg:squarederror":
