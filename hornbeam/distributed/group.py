@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hornbeam import __version__
 from hornbeam.distributed.connection import Connection, HandshakeError, connect
+from hornbeam.distributed.garbled import GarbledMessageError
 from hornbeam.distributed.tracker import PROTOCOL
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
@@ -222,7 +223,7 @@ class Group:
                 if "failure" in message:
                     self._reason = str(message["failure"])
                     break
-        except (OSError, ValueError):
+        except OSError:
             return  # the tracker ended; the group can do without
         finally:
             self._has_reason.set()
@@ -244,6 +245,8 @@ class Group:
         """Return the error for a process that cannot be reached any more."""
         if isinstance(error, TimeoutError):
             reason = f"{self.names[rank]} sent nothing for {self._timeout:g} seconds"
+        elif isinstance(error, GarbledMessageError):
+            reason = f"{self.names[rank]} has sent a wrong message: {error}"
         else:
             self._has_reason.wait(_REASON_TIMEOUT)
             reason = f"{self.names[rank]} has left it, or was lost"
