@@ -118,7 +118,7 @@ class Connection:
                 self._socket.sendall(proof)
         except HandshakeError:
             raise
-        except ConnectionError as error:
+        except (ConnectionError, GarbledMessageError) as error:
             raise HandshakeError("the other end has refused the token") from error
         self._socket.settimeout(before)
 

@@ -183,13 +183,13 @@ class Group:
         Who waits for a process that waits for a third one waits longer than that, so
         that the process which is silent is the one that is reported.
         """
-        if self._timeout is None:
-            return
         depth, deepest = (self.rank + 1).bit_length(), self.size.bit_length()
-        for child in self._children.values():
-            child.wait_at_most(self._timeout + (deepest - depth) * _LONGER)
+        limits = dict.fromkeys(self._children.values(), deepest - depth)
         if self._parent is not None:
-            self._parent.wait_at_most(self._timeout + (deepest + depth) * _LONGER)
+            limits[self._parent] = deepest + depth
+        for peer, waits in limits.items():
+            limit = self._timeout
+            peer.wait_at_most(None if limit is None else limit + waits * _LONGER)
 
     @property
     def _above(self) -> int:
@@ -209,6 +209,7 @@ class Group:
             child = Connection(accepted)
             try:
                 child.accept(self._token)
+                child.wait_at_most(max(_CHECK_INTERVAL, deadline - time.monotonic()))
                 self._children[int(child.receive_text()["rank"])] = child
             except (OSError, ValueError, KeyError):
                 child.close()  # a stranger

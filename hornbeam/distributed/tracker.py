@@ -186,16 +186,20 @@ class Tracker:
 
     def _serve(self, connection: Connection) -> None:
         """Talk to one process until it leaves or is lost."""
+        host = "an unknown address"
         try:
+            host = connection.remote_host
             connection.accept(self.token)
             worker = self._join(connection, connection.receive_text())
             if worker is not None:
                 self._listen_to(worker)
         except HandshakeError:
             with self._changed:
-                self._refused = [*self._refused[-9:], connection.remote_host]
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # it went away before it has joined, or sent something else
+                self._refused = [*self._refused[-9:], host]
+        except (GarbledMessageError, ValueError, KeyError, TypeError) as error:
+            self._fail(f"a process at {host} has sent a wrong message: {error}")
+        except OSError:
+            pass  # it went away before it has joined
         finally:
             connection.close()
 
