@@ -468,6 +468,11 @@ class GroupRows(ClusterRows):
         self.flush()
         return self._local.rows
 
+    def set_split_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        self.defer("set_split_gradients", gradients, hessians)
+
     def flush(self) -> None:
         self._local.run_calls(self._deferred, len(self.actors))
         self._deferred.clear()
