@@ -7,7 +7,7 @@ import numpy as np
 import hornbeam
 
 for name in (
-    *("hornbeam.cli", "duckdb", "pyarrow.csv", "pyarrow.parquet", "pydantic"),
+    *("hornbeam.cli.app", "hornbeam.cli.training", "duckdb", "pyarrow.csv", "pyarrow.parquet", "pydantic"),
     *("scipy.sparse", "sklearn.datasets"),
 ):
     import_module(name)

@@ -8,18 +8,16 @@ from hornbeam.errors import require
 from hornbeam.lazy import names_from
 
 if TYPE_CHECKING:
-    from hornbeam.cli.app import app
     from hornbeam.cli.training import Job, run
 
 for module in ("typer", "rich", "pyarrow"):
     require(module, "cli", "the command line")
 
-__all__ = ["Job", "app", "run"]
+__all__ = ["Job", "run"]
 
 # Training loads the compiler, which --help does not need.
 _HOMES = {
     "Job": "hornbeam.cli.training",
-    "app": "hornbeam.cli.app",
     "run": "hornbeam.cli.training",
 }
 
