@@ -82,6 +82,7 @@ class Data:
                 self.table["cell"][columns],
                 self.table,
                 self.spread,
+                self.codes if self.spread.size == 0 else self.codes[:0, :0],
             ),
             self.rows,
             QuantisedGradients(packed, wide),

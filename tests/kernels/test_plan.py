@@ -64,7 +64,8 @@ class HistogramPlan:
         lengths = np.zeros(2, np.int64)
         blocks = np.array([*range(0, columns, block), columns])
         self.n_threads = plan_histograms(
-            np.array(batch), np.array(self.slots), nodes, team_size, blocks, self.cells,
+            np.array(batch), np.array(self.slots), nodes, team_size, False,
+            blocks, self.cells,
             SLOTS, add, tasks, joins, lengths,
         )  # fmt: skip
         self.tasks = tasks[: lengths[0]].tolist()
@@ -213,7 +214,7 @@ def test_partition(team_size, sizes):
     assert nodes["left"][3:].tolist() == [-1] * 4
     assert nodes["end"][3:].tolist() == [-1] * 4
     tasks = np.full((40, 5), -9)
-    n_tasks, n_threads = plan_partition(batch, nodes, team_size, tasks)
+    n_tasks, n_threads = plan_partition(batch, nodes, team_size, False, tasks)
     assert n_threads == (team_size if sizes is LARGE else 1)
     # Bins 0 to 4 of the second feature go left; of the first all 30 go right.
     for node, exact in ((1, (6, 9, 5, 0, 3)), (2, (5, 0, 30, 1, 5))):
