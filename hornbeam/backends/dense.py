@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientSource, RowSample
+from hornbeam.backends.memory_rows import MemoryRows
 from hornbeam.backends.row_partition import RowPartition
-from hornbeam.backends.row_state import RowState
-from hornbeam.backends.rows import Rows
 from hornbeam.backends.tree_grower import TreeRoot
-from hornbeam.binning.layout import (
-    DenseBins,
-    HistogramLayout,
-    PerTreeBins,
-    RowColumns,
-)
+from hornbeam.binning.layout import DenseBins, HistogramLayout, RowColumns
 from hornbeam.kernels.histogram import (
     BinColumns,
     HistogramSlots,
@@ -41,53 +33,15 @@ _NO_WIDE = np.empty((2, 0), np.int64)
 _NO_UNITS = QuantisedGradients(np.empty(0, np.int64), _NO_WIDE)
 
 
-class DenseRows(Rows):
+class DenseRows(MemoryRows):
     """Bins, gradients and margins in memory.
 
-    Parameters
-    ----------
-    bins
-        Of all features and rows, or what makes them for each tree.
-    targets, weights
-        (columns, rows) and (rows,) float64; weights may be None.
-    margins
-        (outputs, rows) float64: the initial margins; kept and updated in place.
-    team
-        The threads that work; its owner gives it back.
-    spans
-        (spans, 2) int64: the first row of each run of rows here, and its number among
-        all rows, which random draws depend on. None: row numbers start at 0.
-    multi_output_columns
-        Number of gradient columns of multi-output trees: as many as outputs, or fewer,
-        which are projections; 0: trees have one output.
+    The parameters are those of `MemoryRows`.
     """
 
-    def __init__(
-        self,
-        bins: DenseBins | PerTreeBins,
-        targets: NDArray[np.float64],
-        weights: NDArray[np.float64] | None,
-        margins: NDArray[np.float64],
-        team: Team,
-        spans: NDArray[np.int64] | None = None,
-        multi_output_columns: int = 0,
-    ) -> None:
-        self.n_outputs, self.n_rows = margins.shape
-        self.multi_output_columns = multi_output_columns
-        self._team = team
-        self._state = RowState(targets, weights, margins, team, spans)
-        self._tree_bins: PerTreeBins | None = None
-        if isinstance(bins, PerTreeBins):
-            self._tree_bins, self.layout = bins, None
-            self.n_features = bins.n_features
-            self._bin_weights = np.empty(0)
-        else:
-            self.set_bins(bins)
-
-    def set_bins(self, bins: DenseBins) -> None:
+    def _use_bins(self, bins: DenseBins) -> HistogramLayout:
         self._by_feature, self._by_row = bins.by_feature, bins.by_row
-        layout = self.layout = bins.layout
-        self.n_features = layout.feature_table.size
+        layout = bins.layout
         every_row = np.arange(self.n_rows, dtype=np.uint32)
         both_sides = np.empty((2, self.n_rows), np.uint32)
         self._partition = RowPartition(
@@ -95,73 +49,13 @@ class DenseRows(Rows):
         )
         kind = bins.by_row.dtype
         self._builder = HistogramBuilder(layout, kind, self._team, bins.row_columns)
+        return layout
 
-    def bin_tree(self, output: int) -> HistogramLayout | None:
-        if self._tree_bins is None:
-            return None
-        weights = self.bin_weights(output)
-        if np.array_equal(weights, self._bin_weights):
-            return None
-        self._bin_weights = weights
-        bins = self._tree_bins.make_bins(weights)
-        assert isinstance(bins, DenseBins)
-        self.set_bins(bins)
-        return bins.layout
-
-    def bin_weights(self, output: int) -> NDArray[np.float64]:
-        return self._state.bin_weights(self._output(output))
-
-    def _output(self, output: int) -> int | None:
-        """Return the output of a tree; None: all of them."""
-        return output if self.multi_output_columns == 0 else None
-
-    def compute_gradients(self, objective: GradientSource) -> None:
-        self._state.compute_gradients(objective)
-
-    def set_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    def _begin(
+        self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
     ) -> None:
-        self._state.set_gradients(gradients, hessians)
-
-    def set_split_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
-    ) -> None:
-        if self.multi_output_columns < self.n_outputs:
-            super().set_split_gradients(gradients, hessians)
-        self._state.set_split_gradients(gradients, hessians)
-
-    def sketch_outputs(self, projection: NDArray[np.float64]) -> None:
-        self._state.sketch_outputs(projection)
-
-    def gradient_ranges(self) -> NDArray[np.float64]:
-        return self._state.gradient_ranges()
-
-    def count_size_classes(
-        self, output: int, hessian_weight: float
-    ) -> NDArray[np.int64]:
-        return self._state.count_size_classes(self._output(output), hessian_weight)
-
-    def begin_tree(
-        self,
-        output: int,
-        features: NDArray[np.uint64],
-        sample: RowSample | None,
-        scales: NDArray[np.float64],
-        leaf_scales: NDArray[np.float64],
-    ) -> NDArray[np.int64]:
-        self._tree_output = output
         self._builder.choose(features)
-        state = self._state
-        state.set_tree(self._output(output), sample, leaf_scales)
-        self._partition.begin_tree(state.draw_sample())
-        magnitudes = np.empty((len(scales), 2), np.int64)
-        for number, column in enumerate(state.columns):
-            magnitudes[number] = column.quantise(scales[number])
-        return magnitudes
-
-    def widen(self, columns: Sequence[int] = (0,)) -> None:
-        for column in columns:
-            self._state.columns[column].widen()
+        self._partition.begin_tree(taken)
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
         self._partition.move(self._by_feature)
@@ -221,21 +115,9 @@ class DenseRows(Rows):
         self._partition.mark_leaves(nodes, leaves, n_leaves, self._by_feature, leaf_of)
         return self._state.sum_leaves(n_leaves)
 
-    def leaf_of(self) -> NDArray[np.uint32]:
-        return self._state.leaf_of
-
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self._partition.mark_left_out(self._by_feature, self._state.leaf_of)
         self._state.add_leaf_values(self._tree_output, values)
-
-    def margins(self) -> NDArray[np.float64]:
-        return self._state.margins.copy()
-
-    def set_margins(self, margins: NDArray[np.float64]) -> None:
-        self._state.margins[...] = margins
-
-    def close(self) -> None:
-        return
 
 
 class HistogramBuilder:
