@@ -19,6 +19,7 @@ from hornbeam.backends.interface import (
 )
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
+from hornbeam.backends.symmetric_grower import SymmetricGrower
 from hornbeam.backends.tree_grower import TreeGrower, TreeSearch, features_of_task
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
@@ -31,6 +32,13 @@ from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import assign_slots, enter_children
 from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
+from hornbeam.kernels.symmetric_tree import (
+    CHOICE_DTYPE,
+    LevelGains,
+    add_level_gains,
+    choose_level_split,
+    write_level_splits,
+)
 from hornbeam.kernels.team import Team, give_back_team
 from hornbeam.kernels.tree import CELLS_PER_BIN
 
@@ -80,6 +88,7 @@ class HistogramBackend(Backend):
         self._widest = int(layout.n_bins.max())
         self._set_words = -(-layout.max_categories // 64)
         self._grower = TreeGrower(layout.n_histogram_bins, self._set_words, self._team)
+        self._symmetric_grower = SymmetricGrower(self._set_words, self._team)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
         self._init_columns()
@@ -273,7 +282,17 @@ class HistogramBackend(Backend):
             of_nodes,
             constraints,
         )
+        if limits.symmetric:
+            return self._symmetric_grower.grow(root, search, limits, draws)
         return self._grower.grow(root, search, limits, draws, learning_rate)
+
+    @property
+    def _most_at_once(self) -> int:
+        """The most nodes that are searched at a time.
+
+        They may need a slot for each node in addition to those of the parents.
+        """
+        return (self._free.size - 1) // 3 & ~1
 
     def find_splits(
         self,
@@ -281,8 +300,7 @@ class HistogramBackend(Backend):
         allowed: NDArray[np.uint8] | None,
         limits: NodeConstraints | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
-        # A batch may need a slot for each node in addition to those of the parents.
-        batch = (self._free.size - 1) // 3 & ~1
+        batch = self._most_at_once
         if limits is not None:
             limits = limits._replace(one_row=float(self._row_unit))
         if nodes.size <= batch:
@@ -339,6 +357,72 @@ class HistogramBackend(Backend):
         if limits is not None and self.multi_output_columns > 0:
             weigh_children(searched, scales, self._rules, limits, splits, sets)
         return splits, sets
+
+    def find_level_split(
+        self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
+    ) -> tuple[NDArray[Any], NDArray[np.uint64], float]:
+        chosen, features = self._chosen, self._features
+        places = 1 + max(self._widest, self._layout.max_categories)
+        level = LevelGains(
+            np.zeros((chosen.size, 2, places)), np.zeros(chosen.size, np.uint8)
+        )
+        below = np.empty((self._team.size, 2, places), np.int64)
+        cells = CELLS_PER_BIN * chosen.size * self._widest
+        # Each batch leaves its sums for the next one.
+        batch = self._most_at_once
+        for i in range(0, nodes.size, batch):
+            own = nodes[i : i + batch]
+            built = self._build_histograms(own)
+            slots = self._family[1][own]
+            threads = self._team.threads_for(cells * own.size)
+            self._team.run(
+                add_level_gains,
+                threads,
+                NodeHistograms(
+                    self._histograms[0], slots, *built, features, self._totals
+                ),
+                CandidateFeatures(
+                    chosen,
+                    EVERY_FEATURE if allowed is None else allowed,
+                    features_of_task(chosen.size, self._widest, threads),
+                ),
+                self._scales[0],
+                self._rules,
+                below,
+                level,
+            )
+        choice = np.zeros(1, CHOICE_DTYPE)
+        choose_level_split(level, chosen, features, choice[0])
+        splits = np.zeros(nodes.size, SPLIT_DTYPE)
+        sets = np.zeros((nodes.size, self._set_words), np.uint64)
+        gain = float(choice["gain"][0])
+        if gain > 0.0:
+            for i in range(0, nodes.size, batch):
+                own = nodes[i : i + batch]
+                if nodes.size > batch:
+                    self._rebuild_histograms(own)
+                write_level_splits(
+                    self._histograms[0],
+                    self._family[1][own],
+                    features,
+                    self._totals,
+                    choice[0],
+                    self._scales[0],
+                    self._rules,
+                    below[0],
+                    splits[i : i + batch],
+                    sets[i : i + batch],
+                )
+        return splits, sets, gain
+
+    def _rebuild_histograms(self, nodes: NDArray[np.intp]) -> None:
+        """Drop all histograms, and build those of these nodes from their rows."""
+        slots = np.arange(nodes.size)
+        self._family[1] = -1
+        self._family[1][nodes] = slots
+        self._free[: -1 - nodes.size] = np.arange(nodes.size, self._free.size - 1)
+        self._free[-1] = self._free.size - 1 - nodes.size
+        self._rows.build_histograms(nodes, slots, self._histograms)
 
     def _build_histograms(
         self, nodes: NDArray[np.intp]
