@@ -17,6 +17,7 @@ from hornbeam.backends.interface import (
     RowSample,
     SplitParams,
 )
+from hornbeam.backends.level_search import LevelSearch
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.symmetric_grower import SymmetricGrower
@@ -32,13 +33,6 @@ from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import assign_slots, enter_children
 from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
-from hornbeam.kernels.symmetric_tree import (
-    CHOICE_DTYPE,
-    LevelGains,
-    add_level_gains,
-    choose_level_split,
-    write_level_splits,
-)
 from hornbeam.kernels.team import Team, give_back_team
 from hornbeam.kernels.tree import CELLS_PER_BIN
 
@@ -46,6 +40,7 @@ __all__ = ["HistogramBackend"]
 
 #: Memory for the histograms of one training.
 _HISTOGRAM_BYTES = 1 << 30
+_NO_SLOTS = np.empty(0, np.int64)
 
 
 class HistogramBackend(Backend):
@@ -361,59 +356,37 @@ class HistogramBackend(Backend):
     def find_level_split(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
     ) -> tuple[NDArray[Any], NDArray[np.uint64], float]:
-        chosen, features = self._chosen, self._features
         places = 1 + max(self._widest, self._layout.max_categories)
-        level = LevelGains(
-            np.zeros((chosen.size, 2, places)), np.zeros(chosen.size, np.uint8)
+        team, words = self._team, self._set_words
+        search = LevelSearch(
+            self._chosen, allowed, places, self._scales[0], self._rules, team
         )
-        below = np.empty((self._team.size, 2, places), np.int64)
-        cells = CELLS_PER_BIN * chosen.size * self._widest
-        # Each batch leaves its sums for the next one.
         batch = self._most_at_once
-        for i in range(0, nodes.size, batch):
-            own = nodes[i : i + batch]
-            built = self._build_histograms(own)
-            slots = self._family[1][own]
-            threads = self._team.threads_for(cells * own.size)
-            self._team.run(
-                add_level_gains,
-                threads,
-                NodeHistograms(
-                    self._histograms[0], slots, *built, features, self._totals
-                ),
-                CandidateFeatures(
-                    chosen,
-                    EVERY_FEATURE if allowed is None else allowed,
-                    features_of_task(chosen.size, self._widest, threads),
-                ),
-                self._scales[0],
-                self._rules,
-                below,
-                level,
-            )
-        choice = np.zeros(1, CHOICE_DTYPE)
-        choose_level_split(level, chosen, features, choice[0])
-        splits = np.zeros(nodes.size, SPLIT_DTYPE)
-        sets = np.zeros((nodes.size, self._set_words), np.uint64)
-        gain = float(choice["gain"][0])
-        if gain > 0.0:
-            for i in range(0, nodes.size, batch):
-                own = nodes[i : i + batch]
-                if nodes.size > batch:
-                    self._rebuild_histograms(own)
-                write_level_splits(
-                    self._histograms[0],
-                    self._family[1][own],
-                    features,
-                    self._totals,
-                    choice[0],
-                    self._scales[0],
-                    self._rules,
-                    below[0],
-                    splits[i : i + batch],
-                    sets[i : i + batch],
-                )
-        return splits, sets, gain
+        batches = [nodes[i : i + batch] for i in range(0, nodes.size, batch)]
+        for own in batches:
+            search.add(self._histograms_of(own, *self._build_histograms(own)))
+        gain = search.choose(self._features)
+        if gain == 0.0:
+            return np.zeros(0, SPLIT_DTYPE), np.zeros((0, words), np.uint64), gain
+        parts = []
+        for own in batches:
+            if len(batches) > 1:
+                self._rebuild_histograms(own)
+            parts.append(search.splits(self._histograms_of(own), words))
+        splits, sets = zip(*parts, strict=True)
+        return np.concatenate(splits), np.concatenate(sets), gain
+
+    def _histograms_of(
+        self,
+        nodes: NDArray[np.intp],
+        built: NDArray[np.int64] = _NO_SLOTS,
+        parents: NDArray[np.int64] = _NO_SLOTS,
+    ) -> NodeHistograms:
+        """Return the histograms of these nodes, of which some were `built` just now."""
+        slots, features = self._family[1][nodes], self._features
+        return NodeHistograms(
+            self._histograms[0], slots, built, parents, features, self._totals
+        )
 
     def _rebuild_histograms(self, nodes: NDArray[np.intp]) -> None:
         """Drop all histograms, and build those of these nodes from their rows."""

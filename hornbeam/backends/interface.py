@@ -450,7 +450,8 @@ class Backend(NoSplitGradients, ABC):
         """Return the split that all these nodes gain the most by together.
 
         The records and sets are those of `find_splits`, equal in all nodes but for
-        their sums and gains; the last is the gain of the level, 0 if no split has any.
+        their sums and gains. The last is the gain of the level; it is 0, and there are
+        no records, if no split has any.
         `nodes` are a whole level, `allowed` the features for it, (1, features).
 
         Raises a `ParameterError` if the backend has no histograms of nodes.
