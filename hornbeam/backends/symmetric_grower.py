@@ -9,6 +9,8 @@ from hornbeam.backends.tree_grower import TreeRoot, TreeSearch, features_of_task
 from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE
 from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.symmetric_growth import (
+    BEGIN,
+    END,
     STATE_SIZE,
     LevelBuffers,
     SymmetricNodes,
@@ -87,12 +89,12 @@ class SymmetricGrower:
             tables,
             self._buffers_for(root, features, search, levels),
         )
-        count = int(tables.state[1])
-        nodes, parent = tables.nodes[:count], tables.family[0, :count]
+        count = int(tables.state[END])
+        nodes, parents = tables.nodes[:count], tables.family[0, :count]
         # The rows of the last level were not moved if no further split was allowed.
         unmoved = np.flatnonzero(nodes["end"] < 0)
-        root.partition.wait(np.unique(parent[unmoved]))
-        left, parent = nodes["left"].astype(np.int32), parent.astype(np.int32)
+        root.partition.wait(np.unique(parents[unmoved]))
+        left, parent = nodes["left"].astype(np.int32), parents.astype(np.int32)
         return GrownTree(left, parent, tables.splits[:count], tables.sets[:count])
 
     def _tables_for(
@@ -119,7 +121,7 @@ class SymmetricGrower:
                 np.zeros(STATE_SIZE, np.int64),
             )
         tables.family[:, 0] = _FAMILY_OF_ROOT
-        tables.state[:2] = 0, 1  # the root is the last level
+        tables.state[BEGIN], tables.state[END] = 0, 1  # the root is the last level
         return tables
 
     def _buffers_for(

@@ -48,12 +48,19 @@ from hornbeam.kernels.sync import (
 )
 from hornbeam.kernels.tree import CELLS_PER_BIN
 
-__all__ = ["STATE_SIZE", "LevelBuffers", "SymmetricNodes", "grow_symmetric_tree"]
+__all__ = [
+    "BEGIN",
+    "END",
+    "STATE_SIZE",
+    "LevelBuffers",
+    "SymmetricNodes",
+    "grow_symmetric_tree",
+]
 
 # Words of the state of a tree.
 (
-    _BEGIN,  # the nodes of the last level
-    _END,
+    BEGIN,  # the nodes of the last level
+    END,
     _COMMAND,
     _N_TASKS,
     _N_JOINS,
@@ -236,11 +243,11 @@ def _begin_search(team, depth, features, pool, tables, buffers):
     own_features[:] = 1
     if draws.by_level < 1.0 or draws.by_node < 1.0:
         columns = buffers.columns
-        first = state[_BEGIN]
+        first = state[BEGIN]
         draw_columns(features.chosen, draws, depth, first, columns, own_features)
     # The root may use any feature: one without a group does not interact.
     if features.groups.size > 0 and depth > 0:
-        allow_together(tables.used[state[_BEGIN]], features.groups, own_features)
+        allow_together(tables.used[state[BEGIN]], features.groups, own_features)
     bins = pool.histograms.shape[2]
     return threads_for(team, CELLS_PER_BIN * bins * state[_N_SEARCHED])
 
@@ -265,7 +272,7 @@ def _write_splits(features, rules, pool, tables, buffers):
         )
     first = buffers.batch[2, 0]
     searched = np.int64(0)
-    for node in range(state[_BEGIN], state[_END]):
+    for node in range(state[BEGIN], state[END]):
         if searched < state[_N_SEARCHED] and buffers.batch[2, searched] == node:
             searched += 1
             continue
@@ -289,7 +296,7 @@ def _write_splits(features, rules, pool, tables, buffers):
 def _enter_nodes(features, tables):
     """Enter the children of the level; they are the last level then."""
     state, family = tables.state, tables.family
-    begin, end = state[_BEGIN], state[_END]
+    begin, end = state[BEGIN], state[END]
     extend_path(begin, tables.splits[begin]["feature"], end, tables.used)
     for node in range(begin, end):
         left = end + 2 * (node - begin)
@@ -306,8 +313,8 @@ def _enter_nodes(features, tables):
         family[_PARENT, left] = family[_PARENT, left + 1] = node
         family[_HESSIAN, left] = split["left_hessian"]
         family[_HESSIAN, left + 1] = split["total_hessian"] - split["left_hessian"]
-    state[_BEGIN] = end
-    state[_END] = end + 2 * (end - begin)
+    state[BEGIN] = end
+    state[END] = end + 2 * (end - begin)
 
 
 @kernel
@@ -319,13 +326,13 @@ def _plan(team, features, rules, pool, tables, buffers):
     state = tables.state
     ended = state[_COMMAND]
     depth = np.int64(0)
-    while (np.int64(1) << depth) < state[_END] - state[_BEGIN]:
+    while (np.int64(1) << depth) < state[END] - state[BEGIN]:
         depth += 1
     if ended == _PARTITION:
         tasks = buffers.partition_tasks[: state[_N_TASKS]]
         settle_children(tasks, buffers.counts, tables.nodes)
     if ended in (_STOP, _PARTITION):
-        _assign_slots(state[_BEGIN], state[_END], tables, rules, buffers)
+        _assign_slots(state[BEGIN], state[END], tables, rules, buffers)
         if state[_N_SEARCHED] > 0:
             return _list_histograms(team, features, rules, pool, tables, buffers)
     elif ended == _BUILD:
@@ -335,7 +342,7 @@ def _plan(team, features, rules, pool, tables, buffers):
         choose_level_split(buffers.level, features.chosen, features.table, choice)
         if choice["gain"] > MIN_GAIN and choice["gain"] >= rules.gamma:
             _write_splits(features, rules, pool, tables, buffers)
-            begin, end = state[_BEGIN], state[_END]
+            begin, end = state[BEGIN], state[END]
             _enter_nodes(features, tables)
             if depth + 1 < rules.max_depth:
                 state[_COMMAND] = _PARTITION
@@ -350,7 +357,7 @@ def _plan(team, features, rules, pool, tables, buffers):
                 state[_N_TASKS] = n_tasks
                 return threads
     state[_COMMAND] = _STOP
-    for node in range(state[_BEGIN], state[_END]):
+    for node in range(state[BEGIN], state[END]):
         split = tables.splits[node]
         keep_candidate(split, 0.0, 0, 0, 0, 0, np.int64(0), np.int64(0))
         split["total_gradient"] = split["total_hessian"] = 0
