@@ -8,7 +8,10 @@ from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.base import Link, Objective
 from hornbeam.objectives.compiled import OWNER
 
-__all__ = ["FORMULAS", "MAX_LOG", "MIN_STEP", "link_of"]
+__all__ = ["CALIBRATION", "FORMULAS", "MAX_LOG", "MIN_STEP", "link_of"]
+
+#: The attribute of a classifier's model that holds its calibrator.
+CALIBRATION = "hornbeam_calibration"
 
 #: The name of each link function, and its formula for the margins m of a row.
 FORMULAS: Mapping[str, str] = {
@@ -50,6 +53,13 @@ def link_of(
         raise ParameterError(
             f"the predictions of this model need {owner}.transform, which cannot be "
             "exported; export margins with output_margin=True, and transform them",
+            code=ErrorCode.NOT_EXPORTABLE,
+        )
+    if of_classes and CALIBRATION in attributes:
+        raise ParameterError(
+            "calibrated probabilities cannot be exported; export margins with "
+            "output_margin=True, or the booster, whose probabilities are as before "
+            "calibration",
             code=ErrorCode.NOT_EXPORTABLE,
         )
     if of_classes and objective.probability_link is not None:
