@@ -1,7 +1,7 @@
 """Bagged models: each bag is trained without one fold; the model is their average.
 
-The folds are disjoint, so each row is out of bag once (k-fold bagging; the committees of
-cross-validation of Parmanto, Munro and Doyle 1996). All bags share one set of bins.
+The folds are disjoint, so each row is out of bag once (k-fold bagging; the committees
+of cross-validation of Parmanto, Munro and Doyle 1996). All bags share one set of bins.
 """
 
 from __future__ import annotations

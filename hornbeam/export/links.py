@@ -25,6 +25,8 @@ FORMULAS: Mapping[str, str] = {
     "climbing": "m[0], and from there up by softplus(m[1]), softplus(m[2]), and so on",
     "distribution": "m, or exp(m) of the parameters that must be above 0",
     "focal": "the share of ones that the focal loss learns m from",
+    "cumulative": "differences of 1 / (1 + exp(m[0] - t)) at thresholds t with the "
+    "middle m[1], apart by softplus(m[2]), softplus(m[3]), and so on",
     "shares": "m over the sum of the m of all outputs",
 }
 

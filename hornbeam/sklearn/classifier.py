@@ -89,7 +89,9 @@ class HornbeamClassifier(ModelClassifier, BoostingEstimator):
         iteration_range
             Rounds (begin, end) to use; the end is not included.
         """
-        if not output_margin and self.get_booster().attr(CALIBRATION) is not None:
+        booster = self.get_booster()
+        by_margin = booster.attr(CALIBRATION) is None and booster.objective.is_argmax
+        if not (output_margin or by_margin):
             probabilities = self.predict_proba(
                 X, validate_features, base_margin, iteration_range
             )
