@@ -399,7 +399,7 @@ def class_range(low: float, high: float) -> tuple[float, float]:
 @inline
 def class_gap(low: float, high: float) -> tuple[float, float]:
     """Return g and h of the same by the gap high - low, which has a fixed centre."""
-    odds = 1.0 / (exp(high - low) - 1.0)
+    odds = 1.0 / (exp(max(high - low, _LEAST_STEP)) - 1.0)
     below, above = sigmoid(low), sigmoid(high)
     spread = above * (1.0 - above) + below * (1.0 - below)
     gradient = -0.5 * (1.0 - above + below) - odds
