@@ -161,7 +161,13 @@ def shared_base_score(
     """Return the base score of all rows, which the models of all folds start from."""
     booster = Booster({**params, "max_depth": 1}, [dtrain])
     booster.update(dtrain, 0, obj)
-    return {"base_score": booster.model.base_score.tolist()}
+    found = {"base_score": booster.model.base_score.tolist()}
+    try:
+        Booster({**params, **found})
+    except ParameterError:
+        # It is the end of its range, as all labels are, so each fold has the same.
+        return {}
+    return found
 
 
 def bags_of(booster: Booster) -> list[Booster]:

@@ -155,7 +155,7 @@ def test_weights_and_early_stopping_on_the_rows_out_of_bag():
         n_bags=4, n_estimators=300, learning_rate=0.3, early_stopping_rounds=5
     ).fit(X, y, sample_weight=weights)
     losses = model.evals_result()["oob"]["logloss"]
-    assert len(losses) == model.get_num_boosting_rounds() < 300
+    assert len(losses) == model.get_booster().num_boosted_rounds() < 300
     assert min(losses) == losses[-1]
     hits = model.oob_decision_function_.argmax(axis=1) == y
     assert model.oob_score_ == pytest.approx(np.average(hits, weights=weights))
@@ -171,7 +171,7 @@ def test_callbacks_see_all_bags(diabetes):
     stopped = HornbeamRegressor(
         n_bags=3, callbacks=[stop], **FEW | {"n_estimators": 200}
     ).fit(X, y)
-    assert stopped.get_num_boosting_rounds() < 200
+    assert stopped.get_booster().num_boosted_rounds() < 200
 
 
 @pytest.mark.parametrize(
