@@ -8,6 +8,7 @@ everything as it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from hornbeam.boosting.parameter_checks import check_parameters
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
+from hornbeam.features.matrix import with_derived
 from hornbeam.forest.model import LinearModel, Model
 from hornbeam.metrics.base import Metric
 from hornbeam.metrics.registry import create as create_metric
@@ -242,18 +244,14 @@ class Learner:
         self.model.feature_names = list(data.feature_names or [])
         self.model.feature_types = list(data.feature_types or [])
         self.model.categories = data.schema.categories
+        self.model.derived = getattr(data, "derived", None)
         if self.model.linear is not None:
             self.model.linear = LinearModel.zero(data.n_features, self.model.n_outputs)
 
     def schema(self, validate_features: bool = True) -> Schema:
-        """Return the features of the model; without names they go by position."""
-        model = self.model
-        return Schema(
-            model.num_feature,
-            model.feature_names if validate_features and model.feature_names else None,
-            model.feature_types or None,
-            model.categories,
-        )
+        """Return the columns that the model takes; without names by position."""
+        schema = self.model.raw_schema
+        return schema if validate_features else replace(schema, names=None)
 
     def align(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
         """Return `data` with the features and the category codes of the model."""
@@ -263,9 +261,22 @@ class Learner:
                 "DMatrix(data), or use inplace_predict",
                 code=ErrorCode.NOT_A_DMATRIX,
             )
-        if self.model.num_feature == 0:
+        model = self.model
+        if model.num_feature == 0:
             return data
-        return data.like(self.schema(validate_features), self.params.unseen)
+        if data.derived is not None:
+            if data.derived != model.derived or data.schema != model.schema:
+                raise DataError(
+                    "this matrix has derived features, and they are not those of the "
+                    "model, which computes its own; pass a matrix of the columns that "
+                    "they were derived from",
+                    code=ErrorCode.DERIVED_FEATURES_MISMATCH,
+                )
+            return data
+        aligned = data.like(self.schema(validate_features), self.params.unseen)
+        return (
+            aligned if model.derived is None else with_derived(aligned, model.derived)
+        )
 
     def require_model(self) -> None:
         """Raise a `NotTrainedError` if the booster has neither trained nor loaded."""
