@@ -274,9 +274,9 @@ class Learner:
                 )
             return data
         aligned = data.like(self.schema(validate_features), self.params.unseen)
-        return (
-            aligned if model.derived is None else with_derived(aligned, model.derived)
-        )
+        if model.derived is None:
+            return aligned
+        return with_derived(aligned, model.derived, not model.exact_features)
 
     def require_model(self) -> None:
         """Raise a `NotTrainedError` if the booster has neither trained nor loaded."""

@@ -34,13 +34,10 @@ class DerivedFeatures:
     named
         Whether the columns of the data have names. If not, formulas call them f0, f1,
         and so on.
-    single
-        Whether numbers are rounded to float32 first, because the training data were.
     """
 
     formulas: tuple[Formula, ...]
     named: bool
-    single: bool
 
     def schema(self, raw: Schema) -> Schema:
         """Return the schema of the columns of the data and the derived ones."""
@@ -84,6 +81,9 @@ class DerivedTable(Table):
         The columns of the data, aligned to the model.
     features
         The formulas.
+    single
+        Whether numbers are rounded to float32 first, as the trees of the model read
+        them.
     known
         (formulas, rows) float32: the values of the training rows, which ordered
         statistics have other formulas for. None: the values of the formulas.
@@ -95,6 +95,7 @@ class DerivedTable(Table):
         self,
         table: Table,
         features: DerivedFeatures,
+        single: bool,
         known: Floats | None = None,
         hidden: Sequence[int] = (),
     ) -> None:
@@ -109,7 +110,7 @@ class DerivedTable(Table):
         )
         self.is_stream, self.info = table.is_stream, table.info
         self.has_rows, self.first_row = table.has_rows, table.first_row
-        self._table, self._features = table, features
+        self._table, self._features, self._single = table, features, single
         self._known, self._hidden = known, list(hidden)
 
     def _columns(
@@ -135,7 +136,7 @@ class DerivedTable(Table):
         return column
 
     def _as_operand(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        if self._features.single:
+        if self._single:
             with np.errstate(over="ignore"):
                 values = values.astype(np.float32)
         return values.astype(np.float64)
@@ -162,13 +163,13 @@ class DerivedTable(Table):
             yield from super().batches(features)
             return
         for batch in self._table.batches():
-            derived = DerivedTable(batch, self._features)
+            derived = DerivedTable(batch, self._features, self._single)
             yield derived if features is None else derived.select(features)
 
     def take(self, rows: np.ndarray) -> Table:
         known = None if self._known is None else self._known[:, rows]
         taken = self._table.take(rows)
-        return DerivedTable(taken, self._features, known, self._hidden)
+        return DerivedTable(taken, self._features, self._single, known, self._hidden)
 
     def content(self) -> str:
         return f"{self._table.content()} {self._features}"

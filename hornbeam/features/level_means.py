@@ -68,7 +68,8 @@ class LevelMeans:
         levels: Any = 0
         for category, size in zip(self.categories, self.sizes or sizes, strict=True):
             codes = columns(category)
-            known = np.where(codes < size - 2, codes, size - 1.0)
+            is_known = (codes >= 0) & (codes < size - 2)
+            known = np.where(is_known, codes, size - 1.0)
             known[np.isnan(codes)] = size - 2
             levels = levels * size + known.astype(np.int64)
         return np.asarray(levels, np.int64)

@@ -183,8 +183,7 @@ def _fitted(
     with np.errstate(all="ignore"):
         parts = [parse(text, schema).fitted(fitted_to) for text in recipe.formulas]
     formulas = tuple(formula for formula, _ in parts)
-    single = data.table.dtype == np.float32
-    features = DerivedFeatures(formulas, schema.names is not None, single)
+    features = DerivedFeatures(formulas, schema.names is not None)
     return features, np.stack([as_column(values) for _, values in parts])
 
 
@@ -224,7 +223,7 @@ class DerivedMatrix(DMatrix):
         features: DerivedFeatures,
         values: NDArray[np.float32],
     ) -> None:
-        table = DerivedTable(raw.table, features, values, recipe.replaced)
+        table = DerivedTable(raw.table, features, False, values, recipe.replaced)
         self._fill(table, raw.nthread, raw.sketch)
         self.raw, self.recipe = raw, recipe
         self.info, self.derived = raw.info, features
@@ -266,10 +265,11 @@ class DerivedMatrix(DMatrix):
         )
 
 
-def with_derived(data: DMatrix, features: DerivedFeatures) -> DMatrix:
+def with_derived(data: DMatrix, features: DerivedFeatures, single: bool) -> DMatrix:
     """Return a matrix of the same rows with derived features, for prediction.
 
-    It shares labels and other fields with `data`, whose columns are those of the model.
+    It shares labels and other fields with `data`, whose columns are those of the model,
+    with numbers rounded to float32 if `single`.
     """
     if isinstance(data, QuantileDMatrix):
         raise DataError(
@@ -277,7 +277,7 @@ def with_derived(data: DMatrix, features: DerivedFeatures) -> DMatrix:
             "bins; make a DMatrix",
             code=ErrorCode.RAW_VALUES_NEEDED,
         )
-    matrix = DMatrix.of_table(DerivedTable(data.table, features), {})
+    matrix = DMatrix.of_table(DerivedTable(data.table, features, single), {})
     matrix.nthread, matrix.info, matrix.derived = data.nthread, data.info, features
     return matrix
 
