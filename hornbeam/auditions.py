@@ -15,18 +15,26 @@ from hornbeam.boosting.booster import Booster, average
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.cross_validation import FoldModels, new_fold
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.features.matrix import Recipe
+from hornbeam.features.matrix import Recipe, derived
 from hornbeam.metrics.registry import maximize_of
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters
 
 __all__ = ["Candidate", "Objective", "Proposal", "Trial", "audition", "best_of"]
 
-#: The rounds of a race, and the share by which a challenger has to be better.
+#: The rounds of a race, after how many of them a challenger must not be behind, and the
+#: share by which it has to be better at the end.
 _RACE_ROUNDS = 25
+_HEAT_ROUNDS = 10
 _RACE_MARGIN = 0.01
+#: Formulas are screened by so many trees of this depth, on at most so many rows.
+_SCREENED_ROUNDS = 10
+_SCREENED_DEPTH = 4
+_SCREENED_ROWS = 4000
 #: The rounds of averaged models, by those that are best for one alone on as many rows.
 _MORE_ROUNDS = 1.1
+#: So often at least are rounds measured while their number doubles.
+_MEASURED_PARTS = 16
 #: A round is better than the best one if its score is so by more than this share: a
 #: thousand rounds that gain nothing that matters are not worth their time.
 _LEAST_GAIN = 1e-4
@@ -69,8 +77,10 @@ class Candidate:
         The name of the metric.
     rounds
         The number of rounds so far.
+    scores
+        The mean over the folds after so many rounds, for those that were measured.
     best_score, best_round
-        The best mean over the folds, and in which round that was.
+        The best of them, and in which round that was.
     """
 
     def __init__(
@@ -78,7 +88,8 @@ class Candidate:
     ) -> None:
         self.params, self.recipe = params, recipe
         self.metric = ""
-        self.rounds = 0
+        self.rounds = self._next_measure = 0
+        self.scores: dict[int, float] = {}
         self.best_score = math.nan
         self.best_round = 0
         self._trial = trial
@@ -103,26 +114,29 @@ class Candidate:
             self._trial, {**self.params, **(params or {})}, recipe or self.recipe
         )
 
-    def update(self) -> None:
-        """Add a round, and measure it."""
-        number, obj = self.rounds, self._trial.obj
-        self._models.update(self._trial.data, number, obj)
+    def train(self, patience: int, max_rounds: int) -> None:
+        """Add rounds until the score has not improved for as many as `patience`."""
+        while self.rounds < max_rounds and self.rounds <= self.best_round + patience:
+            self._models.update(self._trial.data, self.rounds, self._trial.obj)
+            self.rounds += 1
+            if self.rounds >= self._next_measure or self.rounds == max_rounds:
+                self._measure()
+
+    def _measure(self) -> None:
+        """Measure the held-out rows; the more rounds there are, the more seldom."""
+        obj = self._trial.obj
         is_margin = obj is not None and not isinstance(obj, ScalarLoss)
         scores = self._models.measure(None, self._trial.custom_metric, is_margin)
         name, (score, _) = scores[-1]
         self.metric = name.removeprefix("test-")
-        if number == 0 or self.is_better(score, self.best_score, _LEAST_GAIN):
-            self.best_score, self.best_round = score, number
-        self.rounds += 1
+        if not self.scores or self.is_better(score, self.best_score, _LEAST_GAIN):
+            self.best_score, self.best_round = score, self.rounds - 1
+        self.scores[self.rounds] = score
+        self._next_measure = self.rounds + max(1, self.rounds // _MEASURED_PARTS)
 
-    def train(self, patience: int, max_rounds: int) -> None:
-        """Add rounds until the score has not improved for as many as `patience`."""
-        while self.rounds < max_rounds and self.rounds <= self.best_round + patience:
-            self.update()
-
-    def leads(self, other: Candidate) -> bool:
-        """Return whether this one is better than another by the margin of a race."""
-        return self.is_better(self.best_score, other.best_score, _RACE_MARGIN)
+    def leads(self, other: Candidate, margin: float = 0.0) -> bool:
+        """Return whether its best score is better than another's by a share of it."""
+        return self.is_better(self.best_score, other.best_score, margin)
 
     def gains(self) -> dict[str, float]:
         """Return the total gain of each feature that trees split on, by name."""
@@ -132,6 +146,38 @@ class Candidate:
             for name, gain in scores.items():
                 gains[name] = gains.get(name, 0.0) + float(gain)
         return gains
+
+    def screened(self, recipe: Recipe, most: int) -> Recipe | None:
+        """Return the formulas that trees gain most by beyond this model.
+
+        A few trees are grown on training rows of the first fold, from the margins of
+        its model.
+
+        Parameters
+        ----------
+        recipe
+            The formulas.
+        most
+            At most so many are returned; None instead of a recipe without any.
+        """
+        fold, trial = self._models.cvfolds[0], self._trial
+        rows = trial.folds[0][0]
+        step = max(1, len(rows) // _SCREENED_ROWS)
+        if trial.data.info.group_ptr is not None:
+            step = 1
+        margins = fold.bst.predict(fold.dtrain, output_margin=True)[::step]
+        part = trial.data.slice(rows[::step], allow_groups=True)
+        part.info.set({"base_margin": margins})
+        screen = derived(part, recipe)
+        booster = Booster({**trial.given, **self.params, "max_depth": _SCREENED_DEPTH})
+        for number in range(_SCREENED_ROUNDS):
+            booster.update(screen, number, trial.obj)
+        gains = booster.get_score(importance_type="total_gain")
+        ranked = sorted(
+            (text for text in recipe.formulas if text in gains),
+            key=lambda text: -float(gains[text]),
+        )
+        return recipe._replace(formulas=tuple(ranked[:most])) if ranked else None
 
     def average(self, nthread: int) -> Booster:
         """Return the average of the models of all folds, up to about the best round."""
@@ -158,16 +204,23 @@ def audition(
     """Return the leader after the races against all challengers.
 
     Each proposal is asked when the leader has the rounds of a race, so that it can
-    build on its trees and its parameters.
+    build on its trees and its parameters. A challenger that is behind after the first
+    rounds goes no further.
     """
     rounds = min(_RACE_ROUNDS, max_rounds)
+    heat = min(_HEAT_ROUNDS, max_rounds)
+    leader.train(rounds, heat)
     leader.train(rounds, rounds)
     for proposal in proposals:
         challenger = proposal(leader)
-        if challenger is not None:
-            challenger.train(rounds, rounds)
-            if challenger.leads(leader):
-                leader = challenger
+        if challenger is None:
+            continue
+        challenger.train(rounds, heat)
+        if not challenger.is_better(challenger.scores[heat], leader.scores[heat]):
+            continue
+        challenger.train(rounds, rounds)
+        if challenger.leads(leader, _RACE_MARGIN):
+            leader = challenger
     return leader
 
 
@@ -175,6 +228,6 @@ def best_of(candidates: Iterable[Candidate]) -> Candidate:
     """Return the first candidate with the best score."""
     leader, *others = candidates
     for other in others:
-        if other.is_better(other.best_score, leader.best_score):
+        if other.leads(leader):
             leader = other
     return leader

@@ -65,6 +65,8 @@ _FEW_ROWS_OF_LEAF = 2
 _CONSTRAINTS = ("monotone_constraints", "interaction_constraints", "feature_costs")
 #: Crosses of features are tried of so many rows or more.
 _ROWS_OF_CROSSES = 2000
+#: Of all crosses so many are tried together.
+_MOST_CROSSES = 6
 #: Categorical columns of so many levels or more are tried as target statistics.
 _LEVELS_OF_STATISTICS = 10
 
@@ -325,7 +327,10 @@ def _feature_proposals(
 def _crossed(leader: Candidate, schema: Schema, seed: int) -> Candidate | None:
     """Return a leader with crosses of the features that its trees gain most by."""
     formulas = cross_features(schema, leader.gains())
-    return leader.variant(recipe=Recipe(formulas, (), seed)) if formulas else None
+    if not formulas:
+        return None
+    screened = leader.screened(Recipe(formulas, (), seed), _MOST_CROSSES)
+    return None if screened is None else leader.variant(recipe=screened)
 
 
 def _derived(recipe: Recipe | None) -> dict[str, Any]:

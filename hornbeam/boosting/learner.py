@@ -253,7 +253,12 @@ class Learner:
         schema = self.model.raw_schema
         return schema if validate_features else replace(schema, names=None)
 
-    def align(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
+    def align(
+        self,
+        data: DMatrix,
+        validate_features: bool = True,
+        unseen: str | None = None,
+    ) -> DMatrix:
         """Return `data` with the features and the category codes of the model."""
         if not isinstance(data, DMatrix):
             raise DataError(
@@ -265,7 +270,7 @@ class Learner:
         if model.num_feature == 0:
             return data
         if data.derived is not None:
-            if data.derived != model.derived or data.schema != model.schema:
+            if data.derived != model.derived or not _fits(data.schema, model.schema):
                 raise DataError(
                     "this matrix has derived features, and they are not those of the "
                     "model, which computes its own; pass a matrix of the columns that "
@@ -273,7 +278,8 @@ class Learner:
                     code=ErrorCode.DERIVED_FEATURES_MISMATCH,
                 )
             return data
-        aligned = data.like(self.schema(validate_features), self.params.unseen)
+        unseen = unseen or self.params.unseen
+        aligned = data.like(self.schema(validate_features), unseen)
         if model.derived is None:
             return aligned
         return with_derived(aligned, model.derived, not model.exact_features)
@@ -286,6 +292,15 @@ class Learner:
                 "load_model",
                 code=ErrorCode.EMPTY_BOOSTER,
             )
+
+
+def _fits(given: Schema, expected: Schema) -> bool:
+    """Return whether columns are the expected ones, as far as they have names."""
+    return (
+        given.n_features == expected.n_features
+        and given.names in (None, expected.names)
+        and (given.categories.empty() or given.categories == expected.categories)
+    )
 
 
 def booster_of(model: Model) -> str:
