@@ -309,7 +309,7 @@ def new_fold(
     """
     p = Parameters.resolve(params)
     if isinstance(data, DerivedMatrix):
-        data, recipe = data.raw, data.recipe
+        recipe, data = data.recipe, data.raw
     needs_values = p.booster == "gblinear" or p.method() != "hist"
     if recipe is not None and preprocess is None and not needs_values:
         bins = derived_fold(data, recipe, train, test, p.max_bin, p.nthread)

@@ -64,7 +64,7 @@ _FEW_ROWS_OF_LEAF = 2
 #: Parameters that say what trees may do with some features.
 _CONSTRAINTS = ("monotone_constraints", "interaction_constraints", "feature_costs")
 #: Crosses of features are tried of so many rows or more.
-_ROWS_OF_CROSSES = 2000
+_ROWS_OF_CROSSES = 4000
 #: Of all crosses so many are tried together.
 _MOST_CROSSES = 6
 #: They have to be better by this share: they were the best of many on few rows.

@@ -276,7 +276,7 @@ def crossed(rows, seed=0):
 
 @pytest.fixture(scope="module")
 def ratios():
-    return crossed(2400)
+    return crossed(4000)
 
 
 def test_crosses_are_derived_where_they_gain_on_held_out_rows(ratios):

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from hornbeam.data.categories import Categories
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
-from hornbeam.features.formulas import Columns, Formula, names_of
+from hornbeam.features.formulas import Formula, names_of
+from hornbeam.features.level_means import Columns
 
 __all__ = ["DerivedFeatures", "DerivedTable", "as_column"]
 
