@@ -530,7 +530,7 @@ CASES = {
     "interval of probability 1": (
         lambda: train({"objective": "dist:normal"}).predict_interval(DMatrix(ROWS), 1),
         ParameterError,
-        "level must be above 0 and below 1|not 1",
+        "coverage must be above 0 and below 1|not 1",
     ),
     "likelihood of a single prediction": (
         lambda: train(

@@ -68,20 +68,24 @@ class DenseRows(MemoryRows):
         histograms: NDArray[np.int64],
     ) -> None:
         self._partition.move(self._by_feature)
-        build, rows, by_row = self._builder.build, self._partition, self._by_row
+        build, rows, bins = self._builder.build, self._partition, self._columns()
         columns = self._state.columns
         for number, column in enumerate(columns):
             own = histograms[number]
-            build(rows, nodes, slots, own, by_row, column.packed, column.wide)
+            build(rows, nodes, slots, own, bins, column.packed, column.wide)
         if len(histograms) > len(columns):
             packed, wide = self._builder.unit_hessians(self.n_rows)
-            build(rows, nodes, slots, histograms[-1], by_row, packed, wide)
+            build(rows, nodes, slots, histograms[-1], bins, packed, wide)
+
+    def _columns(self) -> BinColumns:
+        """Return the columns of the tree."""
+        return self._builder.columns(self._by_row, self._by_feature)
 
     def root(self, *, counts_rows: bool) -> TreeRoot:
         builder, column = self._builder, self._state.columns[0]
         rows = TreeRows(
             self._by_feature,
-            builder.columns(self._by_row),
+            self._columns(),
             QuantisedGradients(column.packed, column.wide),
             self._partition.rows,
         )
@@ -195,7 +199,7 @@ class HistogramBuilder:
         nodes: NDArray[np.intp],
         slots: NDArray[np.intp],
         histograms: NDArray[np.int64],
-        by_row: NDArray[Any],
+        columns: BinColumns,
         packed: NDArray[np.int64],
         wide: NDArray[np.int64],
         *,
@@ -203,18 +207,20 @@ class HistogramBuilder:
     ) -> None:
         """Write the histogram of each node to its slot, or `add` to what is there.
 
-        `by_row` are the bins, (rows * columns,), `packed` and `wide` the gradients as
-        in `GradientColumn`. Histograms are (slots, parts, bins); if they have a third
+        `columns` are those of the tree, `packed` and `wide` the gradients as in
+        `GradientColumn`. Histograms are (slots, parts, bins); if they have a third
         part, rows are counted in it.
         """
         blocks = self.blocks.size - 1
-        tasks = np.empty(((nodes.size + len(self.slabs)) * blocks, 7), np.int64)
+        most_tasks = (nodes.size + 9 * self._team.size) * blocks
+        tasks = np.empty((most_tasks, 7), np.int64)
         joins = np.empty((nodes.size * (self._n_bins // JOIN_BINS + 1), 5), np.int64)
         threads = plan_histograms(
             nodes,
             slots,
             rows.table,
             self._team.size,
+            False,
             self.blocks,
             self._n_bins,
             len(histograms),
@@ -228,7 +234,6 @@ class HistogramBuilder:
             # Row counts are the hessians of pairs (0, 1), written to parts 1 and 2; the
             # gradients of the rows are written to parts 0 and 1 afterwards.
             pairs.insert(0, (*self.unit_hessians(rows.rows.shape[1]), 1))
-        columns = self.columns(by_row)
         for own_packed, own_wide, first in pairs:
             self._team.run(
                 build_histograms,
@@ -242,10 +247,24 @@ class HistogramBuilder:
                 HistogramSlots(histograms, self.slabs, first),
             )
 
-    def columns(self, by_row: NDArray[Any]) -> BinColumns:
-        """Return the chosen columns of these bins by row, (rows * columns,)."""
+    def columns(
+        self, by_row: NDArray[Any], by_feature: NDArray[Any] | None = None
+    ) -> BinColumns:
+        """Return the chosen columns of these bins.
+
+        `by_row` is (rows * columns,), `by_feature` (columns, rows), without packed
+        columns; None: consecutive rows are read by row, too.
+        """
+        if by_feature is None or self._spread.size > 0:
+            by_feature = np.empty((0, 0), by_row.dtype)
         return BinColumns(
-            by_row, self._columns, self._starts, self._cells, self._table, self._spread
+            by_row,
+            self._columns,
+            self._starts,
+            self._cells,
+            self._table,
+            self._spread,
+            by_feature,
         )
 
     def unit_hessians(self, rows: int) -> QuantisedGradients:

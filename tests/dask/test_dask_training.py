@@ -72,6 +72,7 @@ PARAMETERS = [
     {"objective": "binary:logistic", "scale_pos_weight": 2.0, "subsample": 0.6},
     {"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": 2},
     {"grow_policy": "lossguide", "max_leaves": 12, "max_depth": 0},
+    {"grow_policy": "symmetric", "max_cached_hist_node": 20},
     {"colsample_bytree": 0.6, "colsample_bynode": 0.7, "max_bin": 31},
     {"subsample": 0.4, "sampling_method": "gradient_based"},
     {"max_cached_hist_node": 8, "max_depth": 7, "min_child_weight": 5},
