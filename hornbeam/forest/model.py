@@ -33,7 +33,7 @@ def _default_config() -> dict[str, dict[str, str]]:
     return {"reg_loss_param": {"scale_pos_weight": "1"}}
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Model:
     """Trees in boosting order, and the parameters that turn margins into predictions.
 
@@ -110,6 +110,23 @@ class Model:
     exact_features: bool = True
     double_scores: bool = False
     unseen_missing: bool = False
+
+    def __repr__(self) -> str:
+        return f"Model({self.summary()})"
+
+    def summary(self) -> str:
+        """Return the objective and the sizes of the model, in one line."""
+        facts: dict[str, object] = {"objective": repr(self.objective)}
+        if self.linear is None:
+            facts |= {"rounds": self.n_rounds, "trees": len(self.trees)}
+        else:
+            facts |= {"booster": "'gblinear'", "rounds": self.linear.rounds}
+        facts["features"] = self.num_feature
+        if self.n_outputs > 1:
+            facts["outputs"] = self.n_outputs
+        if "best_iteration" in self.attributes:
+            facts["best_iteration"] = self.attributes["best_iteration"]
+        return ", ".join(f"{name}={value}" for name, value in facts.items())
 
     @property
     def n_rounds(self) -> int:
@@ -336,7 +353,8 @@ def average_models(models: Sequence[Model]) -> Model:
                 "only models of as many rounds have an average; slice the longer one",
                 code=ErrorCode.MODELS_NOT_MERGEABLE,
             )
-    scaled = [[_scaled(tree, len(models)) for tree in model.trees] for model in models]
+    share = 1 / len(models)
+    scaled = [[_scaled(tree, share) for tree in model.trees] for model in models]
     for begin, end in pairwise(first.round_starts):
         trees = [tree for own in scaled for tree in own[begin:end]]
         outputs = first.tree_output[begin:end] * len(models)
@@ -351,8 +369,35 @@ def average_models(models: Sequence[Model]) -> Model:
     return averaged
 
 
-def _scaled(tree: Tree, parts: int) -> Tree:
-    share = np.float32(1 / parts)
+def models_of_average(averaged: Model, parts: int) -> list[Model]:
+    """Return the models whose average, by `average_models`, is this one.
+
+    Leaf values are those of the models up to the rounding of float32.
+    """
+    models = []
+    for part in range(parts):
+        model = averaged.without_rounds()
+        model.num_parallel_tree = averaged.num_parallel_tree // parts
+        for begin, end in pairwise(averaged.round_starts):
+            # Trees of one output are neighbours, in the order of the models.
+            outputs = np.array(averaged.tree_output[begin:end])
+            own = np.concatenate(
+                [
+                    np.array_split(begin + np.flatnonzero(outputs == k), parts)[part]
+                    for k in np.unique(outputs)
+                ]
+            )
+            model.append_round(
+                [_scaled(averaged.trees[place], parts) for place in own],
+                [averaged.tree_output[place] for place in own],
+                averaged.weights[own],
+            )
+        models.append(model)
+    return models
+
+
+def _scaled(tree: Tree, factor: float) -> Tree:
+    share = np.float32(factor)
     return replace(tree, value=tree.value * share, weight=tree.weight * share)
 
 
