@@ -74,8 +74,8 @@ def train(
         It gets margins if the objective is a custom function.
     """
     check_training_data(dtrain, evals, DMatrix)
-    compile_first_fit()
     booster = Booster(params, [dtrain, *(data for data, _ in evals or ())], xgb_model)
+    compile_first_fit(booster.params.verbosity > 0)
     booster, log = run_rounds(
         booster,
         dtrain,

@@ -32,7 +32,7 @@ import numpy as np
 
 import hornbeam
 from hornbeam.cpu_count import available_threads
-from hornbeam.kernels.compiler import KERNELS
+from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
 from hornbeam.kernels.native import BINARY, LAST_BYTES
 from hornbeam.kernels.signatures import read, type_of
 from hornbeam.kernels.sources import sources_digest
@@ -117,6 +117,7 @@ def _compile_all(jobs: list[_Job]) -> Iterator[_Job]:
 
 def _start() -> None:
     """Find the kernels, in a new process."""
+    PhaseDispatcher.is_apart = False
     # Compiling makes many objects that stay; searching them takes time.
     gc.disable()
     for module in walk_packages(hornbeam.__path__, "hornbeam."):

@@ -18,6 +18,8 @@
 #define MOST_RESULTS 8
 
 static PyArray_Descr *record_types[MOST_RECORDS];
+/* For each the last equivalent type that an array had, which is likely to come again. */
+static PyArray_Descr *recent_types[MOST_RECORDS];
 /* The level that is used; -1 where the processor has none. */
 static int level = -1;
 
@@ -70,8 +72,16 @@ static uint32_t element_code(PyArray_Descr *type)
     if (number != NPY_VOID)
         return number_code(number) & 0xffu;
     for (int i = 0; i < n_records; i++)
-        if (type == record_types[i] || PyArray_EquivTypes(type, record_types[i]))
+        if (type == record_types[i] || type == recent_types[i])
             return FIRST_RECORD + (uint32_t)i;
+    for (int i = 0; i < n_records; i++)
+        if (PyArray_EquivTypes(type, record_types[i])) {
+            PyArray_Descr *before = recent_types[i];
+            Py_INCREF((PyObject *)type);
+            recent_types[i] = type;
+            Py_XDECREF((PyObject *)before);
+            return FIRST_RECORD + (uint32_t)i;
+        }
     return NO_TYPE;
 }
 

@@ -18,6 +18,7 @@ import numpy as np
 
 import hornbeam
 from hornbeam.kernels.ahead import FIRST_FIT
+from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
 from hornbeam.kernels.signatures import called, read, write
 from native.build import SIGNATURES
 
@@ -55,7 +56,11 @@ def _merge(folder: Path) -> None:
     for path in sorted(folder.glob("*.json")):
         for name, own in read(path).items():
             every.setdefault(name, {}).update((json.dumps(one), one) for one in own)
-    write(SIGNATURES, {name: [*own.values()] for name, own in every.items()})
+    kernels = {name: [*own.values()] for name, own in every.items()}
+    for name in every:
+        if isinstance(KERNELS.get(name), PhaseDispatcher):
+            del kernels[name]  # in the binary it is a part of kernels
+    write(SIGNATURES, kernels)
 
 
 if __name__ == "__main__":

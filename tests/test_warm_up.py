@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import pkgutil
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_warm_up_reports_its_progress(steps):
     assert steps == [(done, total) for done in range(1, total + 1)]
 
 
-def run(script, **environment):
+def run(script, stderr=subprocess.PIPE, **environment):
     """Return what a new process prints, as JSON, and what it writes to stderr."""
     # A Dask cluster that this process started has set OMP_NUM_THREADS.
     kept = {key: os.environ[key] for key in os.environ if "_NUM_THREADS" not in key}
@@ -52,7 +53,8 @@ def run(script, **environment):
         [sys.executable, "-c", script],
         cwd=Path(hornbeam.__file__).parents[1],
         env={**kept, **environment},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
     assert done.returncode == 0, done.stderr
@@ -94,7 +96,33 @@ def test_a_new_installation_compiles_on_all_cores(tmp_path):
     # They have compiled: to load the package takes two seconds. So has this one.
     assert min(theirs) > 4, (figures, errors)
     assert compiled > 3, (figures, errors)
-    assert "compiling" in errors and "kernels for the first fit" in errors
+    assert errors == ""  # it is not a terminal
+
+
+#: Compiles for a first fit, of which nothing is left to compile.
+LINE = """
+import hornbeam.training
+from hornbeam.kernels import ahead
+
+ahead._jobs = lambda: [int, int]
+ahead.compile_first_fit(says_so={says_so})
+print("[]")
+"""
+
+
+@pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
+@pytest.mark.skipif(available_threads() < 2, reason="one process compiles")
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_terminal_says_what_a_first_fit_waits_for(says_so, tmp_path):
+    terminal, stderr = pty.openpty()
+    script = LINE.format(says_so=says_so) + "import sys; sys.stderr.write('end')"
+    try:
+        run(script, stderr=stderr, NUMBA_CACHE_DIR=str(tmp_path))
+        line = os.read(terminal, 1000).decode()
+    finally:
+        os.close(stderr)
+        os.close(terminal)
+    assert line.startswith("hornbeam: compiling 2 kernels" if says_so else "end")
 
 
 #: Does what is recorded as a first fit; prints the signatures called and those listed.
@@ -124,7 +152,7 @@ import json, sys
 import hornbeam
 
 def is_kernel(value):
-    compiled = value.__class__.__name__ == "KernelDispatcher"
+    compiled = value.__class__.__name__ in ("KernelDispatcher", "PhaseDispatcher")
     return compiled and not value.targetoptions.get("forceinline")
 
 def names(code):

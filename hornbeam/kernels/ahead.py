@@ -30,33 +30,41 @@ __all__ = [
 
 #: The signatures that a first fit and its predictions call.
 FIRST_FIT = FOLDER / "first_fit.json"
-#: The kernel that takes longest to compile.
-_LONGEST = "hornbeam.kernels.tree.grow_tree"
+#: The kernel that is compiled last: the others include the phases that it calls.
+_LAST = "hornbeam.kernels.tree.grow_tree"
 #: A worker imports what defines the kernels, and then compiles.
 _WORKER = "import hornbeam.training; from hornbeam.kernels import ahead; ahead.work()"
 
 
 @cache
-def compile_first_fit() -> None:
+def compile_first_fit(says_so: bool = True) -> None:
     """Compile what a first fit needs, where nothing is compiled yet.
 
-    A line on stderr says so. The processes share the work, which takes seconds; without
-    them the first fit compiles its kernels one after the other.
+    The processes share the work, which takes seconds; without them the first fit
+    compiles its kernels one after the other.
+
+    Parameters
+    ----------
+    says_so
+        Whether to write a line to stderr, if that is a terminal.
     """
     if not COMPILED or NATIVE is not None or available_threads() < 2:
         return
     compiler = import_module("hornbeam.kernels.compiler")
-    longest = getattr(compiler.KERNELS.get(_LONGEST), "cache_file", None)
-    if longest is None or longest.exists():
+    file = getattr(compiler.KERNELS.get(_LAST), "cache_file", None)
+    if file is None or file.exists():
         return
     jobs = _jobs()
-    sys.stderr.write(
-        f"hornbeam: compiling {len(jobs)} kernels for the first fit, which takes "
-        "seconds and is done once\n"
-    )
+    if says_so and sys.stderr.isatty():
+        sys.stderr.write(
+            f"hornbeam: compiling {len(jobs)} kernels for the first fit, which takes "
+            "seconds and is done once\n"
+        )
     with suppress(OSError):
-        for _ in compile_in_processes(_WORKER, jobs):
+        for _ in compile_in_processes(_WORKER, jobs[:-1]):
             pass
+    with _no_collection():
+        jobs[-1]()
 
 
 def _jobs() -> list[Callable[[], None]]:
@@ -67,7 +75,7 @@ def _jobs() -> list[Callable[[], None]]:
         for name, own in signatures.read(FIRST_FIT).items()
         for types in own
     ]
-    listed.sort(key=lambda job: -len(repr(job)))
+    listed.sort(key=lambda job: (job[0] == _LAST, -len(repr(job))))
     return [signatures.compilation(*job) for job in listed]
 
 

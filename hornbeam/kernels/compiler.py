@@ -5,7 +5,10 @@ that only other functions call, optimises it three times (so that it can take re
 counting out), and does so again for each function that it is inlined into. Kernels
 count no references. So a kernel that another kernel calls stays as Numba's compiler has
 left it, and is optimised and translated as a part of that kernel. This takes a third
-less time.
+less time. A phase, such as the search of the splits of a level, is called so seldom
+that a call costs nothing: it has machine code of its own, in the cache on disk, which
+all kernels share that call it. So the parts of a long kernel can be compiled in several
+processes.
 
 Numba's cache of a function does not detect a change of a helper in another file: after
 an upgrade it would run the old machine code. So the qualified name of each kernel,
@@ -23,15 +26,18 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import BuiltinMethodType
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
-from numba import njit, types
+from llvmlite.ir.instructions import LoadInstr
+from numba import njit, typeof, types
+from numba.core import cgutils
 from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.errors import NumbaError
+from numba.core.imputils import impl_ret_new_ref
 from numba.core.options import DefaultOptions
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
@@ -44,11 +50,14 @@ __all__ = [
     "KERNELS",
     "KernelDispatcher",
     "NumbaError",
+    "PhaseDispatcher",
     "dispatcher_of",
     "formula",
     "overload",
     "recognise",
 ]
+
+Kind = Literal["kernel", "phase", "inline", "inline_view"]
 
 _FLAGS: dict[str, Any] = {
     "nogil": True,
@@ -57,7 +66,9 @@ _FLAGS: dict[str, Any] = {
     "fastmath": False,
 }
 #: The kernels by module and qualified name.
-KERNELS: WeakValueDictionary[str, KernelDispatcher] = WeakValueDictionary()
+KERNELS: WeakValueDictionary[str, KernelDispatcher | PhaseDispatcher] = (
+    WeakValueDictionary()
+)
 
 if hasattr(DefaultOptions, "_nrt"):
     # Kernels allocate nothing, so that arrays need no reference counting: compiling
@@ -71,15 +82,72 @@ class _KernelLibrary(JITCodeLibrary):
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
+    def finalize(self) -> None:
+        """Link all that the kernel calls; see Numba's method."""
+        self._link_into(self._final_module)
+        self._optimize_final_module()
+        self._final_module.verify()
+        self._finalize_final_module()
+
+    def _link_into(self, module: Any) -> None:
+        """Link what the kernel calls, directly or not, into a module, each once."""
+        seen: set[Any] = set()
+        waiting = self._linking_libraries[::-1]
+        while waiting:
+            library = waiting.pop()
+            if library in seen:
+                continue
+            seen.add(library)
+            if isinstance(library, _LoadedPhase):
+                self._reload_init.add(library.load)
+                continue
+            self._reload_init.update(library._reload_init)
+            if isinstance(library, _CalleeLibrary):
+                waiting += library._linking_libraries[::-1]
+                linked = library.own_module()
+            else:
+                linked = library._get_module_for_linking()
+            module.link_in(linked, preserve=True)
+
 
 class _CalleeLibrary(_KernelLibrary):
-    """The code of a kernel for those that call it: not optimised, not translated."""
+    """The code of a kernel for those that call it: not linked, nor translated."""
 
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        """Leave everything to the kernel that calls this one."""
         self._finalized = True
+
+    def own_module(self) -> Any:
+        """Return the code without that of the kernels that it calls."""
+        return super()._get_module_for_linking()
+
+    def _get_module_for_linking(self) -> Any:
+        # Numba calls it for an overload's implementation that calls the kernel.
+        module = self.own_module().clone()
+        self._link_into(module)
+        return module
+
+
+class _LoadPhase(NamedTuple):
+    """Loads the machine code of a phase, before that of a kernel that calls it."""
+
+    module: str
+    name: str
+    signature: tuple[Any, ...]
+
+    def __call__(self) -> None:
+        phase = getattr(import_module(self.module), self.name)
+        typeof(phase).dispatcher.compile(self.signature)
+
+
+class _LoadedPhase:
+    """What a kernel is linked with that calls a phase: nothing, but it loads it."""
+
+    def __init__(self, load: _LoadPhase) -> None:
+        self.load = load
+
+    def _ensure_finalized(self) -> None:
+        pass
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -108,6 +176,16 @@ class _LowerCallee(_LowerKernel):
         return True
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerPhase(_LowerKernel):
+    _name = "hornbeam_lower_phase"
+
+    def run_pass(self, state: Any) -> bool:
+        # Machine code on disk calls it by its name, which Numba would number.
+        state.func_id.unique_id = 0
+        return super().run_pass(state)
+
+
 def _passes(state: Any, lowering: type[NativeLowering]) -> list[Any]:
     """Return Numba's passes, with another one for lowering."""
     manager = DefaultPassBuilder.define_nopython_pipeline(state)
@@ -119,15 +197,52 @@ def _passes(state: Any, lowering: type[NativeLowering]) -> list[Any]:
     return [manager]
 
 
-class _KernelCompiler(CompilerBase):
+#: The signatures of calls of Numba's functions, by function and arguments.
+_SIGNATURES: dict[Any, Any] = {}
+
+
+def _signature_of_call(function: Any, context: Any, args: Any, kws: Any) -> Any:
+    key = function, args, *kws.items()
+    signature = _SIGNATURES.get(key)
+    if signature is None:
+        signature = super(types.Function, function).get_call_type(context, args, kws)
+        _SIGNATURES[key] = signature
+    return signature
+
+
+class _Compiler(CompilerBase):
+    """Finds the signature of a call once.
+
+    Numba tries all that may implement an operator anew for each of its uses, which
+    takes a sixth of the time.
+    """
+
+    def _compile_core(self) -> Any:
+        # Numba's lock is held; kernels compile others.
+        is_outer = "get_call_type" not in vars(types.Function)
+        if is_outer:
+            types.Function.get_call_type = _signature_of_call
+        try:
+            return super()._compile_core()
+        finally:
+            if is_outer:
+                del types.Function.get_call_type
+
+
+class _KernelCompiler(_Compiler):
     def define_pipelines(self) -> list[Any]:
         return _passes(self.state, _LowerKernel)
 
 
-class _CalleeCompiler(CompilerBase):
+class _CalleeCompiler(_Compiler):
     def define_pipelines(self) -> list[Any]:
         self.state.flags.no_compile = True
         return _passes(self.state, _LowerCallee)
+
+
+class _PhaseCompiler(_Compiler):
+    def define_pipelines(self) -> list[Any]:
+        return _passes(self.state, _LowerPhase)
 
 
 class _Callee(CPUDispatcher):
@@ -138,7 +253,22 @@ class _Callee(CPUDispatcher):
         self.overloads[tuple(cres.signature.args)] = cres
 
 
-class KernelDispatcher(CPUDispatcher):
+class _CachedDispatcher(CPUDispatcher):
+    """Compiles with the intrinsics, and keeps machine code on disk."""
+
+    @property
+    def cache_file(self) -> Path | None:
+        """The index of the machine code on disk; None where no folder can hold it."""
+        file = getattr(self._cache, "_cache_file", None)
+        return None if file is None else Path(file._index_path)
+
+    def compile(self, sig: Any) -> Any:
+        """Compile the kernel for a signature; see Numba's method."""
+        import_module("hornbeam.kernels.intrinsics")
+        return super().compile(sig)
+
+
+class KernelDispatcher(_CachedDispatcher):
     """Compiles a kernel for the types of its arguments, when it is first called.
 
     Parameters
@@ -161,17 +291,6 @@ class KernelDispatcher(CPUDispatcher):
             _CalleeCompiler,
         )
 
-    @property
-    def cache_file(self) -> Path | None:
-        """The index of the machine code on disk; None where no folder can hold it."""
-        file = getattr(self._cache, "_cache_file", None)
-        return None if file is None else Path(file._index_path)
-
-    def compile(self, sig: Any) -> Any:
-        """Compile the kernel for a signature; see Numba's method."""
-        import_module("hornbeam.kernels.intrinsics")
-        return super().compile(sig)
-
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Return what a kernel needs that calls this one; see Numba's method."""
         return self._callee.get_call_template(args, kws)
@@ -179,6 +298,90 @@ class KernelDispatcher(CPUDispatcher):
     def get_overload(self, sig: Any) -> Any:
         """Return the key by which a kernel calls this one."""
         return self._callee.get_overload(sig)
+
+
+class PhaseDispatcher(_CachedDispatcher):
+    """Compiles a phase for the types of its arguments, when a kernel is that calls it.
+
+    Parameters
+    ----------
+    py_func
+        The phase as a Python function.
+    targetoptions
+        Numba's options.
+    """
+
+    #: False in a wheel, where each kernel contains the phases that it calls.
+    is_apart = True
+
+    def __init__(
+        self, py_func: Any, locals: Any = None, targetoptions: Any = None, **_: Any
+    ) -> None:
+        options = {
+            "nopython": True,
+            "no_cfunc_wrapper": True,
+            "no_cpython_wrapper": True,
+            **targetoptions,
+        }
+        super().__init__(py_func, locals or {}, options, _PhaseCompiler)
+        self._callee = _Callee(py_func, locals or {}, options, _CalleeCompiler)
+        self._keys: dict[tuple[Any, ...], object] = {}
+
+    def add_overload(self, cres: Any) -> None:
+        """Keep what is compiled, or loaded, where kernels find it."""
+        signature = tuple(cres.signature.args)
+        self.overloads[signature] = cres
+        key = self._keys[signature] = object()
+        load = _LoadPhase(self.__module__, self.__name__, signature)
+        self.targetctx._defns[key].append(
+            _call_of(cres.fndesc, _LoadedPhase(load)), cres.signature.args
+        )
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Return what a kernel needs that calls this phase; see Numba's method."""
+        if self.is_apart:
+            return super().get_call_template(args, kws)
+        return self._callee.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        """Return the key by which a kernel calls this phase."""
+        if self.is_apart:
+            return self._keys[sig]
+        return self._callee.get_overload(sig)
+
+
+class _VolatileLoad(LoadInstr):
+    """Loads an address that LLVM cannot replace by the function at this address."""
+
+    def descr(self, buf: list[str]) -> None:
+        """Write the instruction; see llvmlite's method."""
+        super().descr(buf)
+        buf[-1] = buf[-1].replace("load", "load volatile", 1)
+
+
+def _call_of(description: Any, library: _LoadedPhase) -> Any:
+    """Return what writes the call of a function that is in memory elsewhere."""
+
+    def call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function = context.declare_function(builder.module, description)
+        # A near call would reach two gigabytes only, so that its address is data.
+        name = f"{function.name}.address"
+        address = builder.module.globals.get(name)
+        if address is None:
+            address = cgutils.add_global_variable(builder.module, function.type, name)
+            address.initializer, address.linkage = function, "private"
+        load = _VolatileLoad(builder.block, address)
+        builder._insert(load)
+        status, result = context.call_conv.call_function(
+            builder, load, description.restype, description.argtypes, args
+        )
+        with cgutils.if_unlikely(builder, status.is_error):
+            context.call_conv.return_status_propagate(builder, status)
+        return impl_ret_new_ref(context, builder, description.restype, result)
+
+    call.signature = description.argtypes  # type: ignore[attr-defined]
+    call.libs = (library,)  # type: ignore[attr-defined]
+    return call
 
 
 class _DataFilesByType(IndexDataCacheFile):
@@ -198,14 +401,24 @@ class _DataFilesByType(IndexDataCacheFile):
         self._save_data(name, data)
 
 
-def dispatcher_of(function: Any, flags: dict[str, Any]) -> KernelDispatcher:
+#: How Numba compiles what the decorators of `jit` mark: the class and further flags.
+_KINDS: dict[Kind, tuple[Any, dict[str, Any]]] = {
+    "kernel": (KernelDispatcher, {}),
+    "phase": (PhaseDispatcher, {}),
+    "inline": (KernelDispatcher, {"forceinline": True}),
+    "inline_view": (KernelDispatcher, {"inline": "always"}),
+}
+
+
+def dispatcher_of(function: Any, kind: Kind) -> KernelDispatcher | PhaseDispatcher:
     """Return `function` as a kernel; its name contains the formulas in its closure."""
+    dispatcher, flags = _KINDS[kind]
     path = Path(function.__code__.co_filename)
     digest = sources_digest(path.stem if path.parent == FOLDER else None)
     name = f"{function.__module__}.{function.__qualname__}"
     function.__qualname__ = f"{function.__qualname__}_{digest}"
     try:
-        compiled = KernelDispatcher(function, targetoptions={**_FLAGS, **flags})
+        compiled = dispatcher(function, targetoptions={**_FLAGS, **flags})
         compiled.enable_caching()
         cache = compiled._cache
         cache._cache_file = _DataFilesByType(
@@ -222,7 +435,7 @@ def dispatcher_of(function: Any, flags: dict[str, Any]) -> KernelDispatcher:
         # No folder can hold the cache (a read-only home, some containers): the kernel
         # is compiled in each process, which is slower but correct.
         logging.getLogger(__name__).debug("no cache for %s: %s", function, error)
-        compiled = KernelDispatcher(function, targetoptions={**_FLAGS, **flags})
+        compiled = dispatcher(function, targetoptions={**_FLAGS, **flags})
     KERNELS[name] = compiled
     return compiled
 

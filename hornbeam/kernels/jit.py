@@ -35,6 +35,7 @@ __all__ = [
     "kernel",
     "kernel_of",
     "overload",
+    "phase",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -77,13 +78,13 @@ class Uncompiled:
     ----------
     function
         In Python.
-    flags
-        Of Numba, beside those of every kernel.
+    kind
+        The decorator.
     """
 
-    def __init__(self, function: Callable[..., Any], flags: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[..., Any], kind: str) -> None:
         update_wrapper(self, function)
-        self.py_func, self.targetoptions = function, flags
+        self.py_func, self._kind = function, kind
         #: The machine code of a function that Python calls and kernels inline.
         self.native: Any = None
         self._dispatcher: Any = None
@@ -92,9 +93,7 @@ class Uncompiled:
     def dispatcher(self) -> Any:
         """The function as Numba's dispatcher."""
         if self._dispatcher is None:
-            self._dispatcher = _compiler().dispatcher_of(
-                self.py_func, self.targetoptions
-            )
+            self._dispatcher = _compiler().dispatcher_of(self.py_func, self._kind)
         return self._dispatcher
 
     def __call__(self, *args: Any) -> Any:
@@ -139,13 +138,13 @@ def _kind(argument: Any) -> str:
     return type(argument).__name__
 
 
-def _compile(function: Function, **flags: Any) -> Function:
-    """Return `function` as a kernel with these flags of Numba."""
+def _compile(function: Function, kind: str) -> Function:
+    """Return `function` as a kernel of this kind; see the compiler."""
     if NATIVE is None:
-        compiled: Function = _compiler().dispatcher_of(function, flags)
+        compiled: Function = _compiler().dispatcher_of(function, kind)
         return compiled
-    uncompiled: Any = Uncompiled(function, flags)
-    if flags:
+    uncompiled: Any = Uncompiled(function, kind)
+    if kind.startswith("inline"):
         # Kernels know it by its attributes; the machine code of a function has none.
         uncompiled.native = NATIVE.kernel(uncompiled.name, uncompiled.compile_and_call)
         named = uncompiled
@@ -163,7 +162,15 @@ def kernel(function: Function) -> Function:
     if not COMPILED:
         # As compiled: zero divided by zero is NaN without a warning.
         return np.errstate(divide="ignore", invalid="ignore")(function)
-    return _compile(function)
+    return _compile(function, "kernel")
+
+
+def phase(function: Function) -> Function:
+    """Return a kernel that only kernels call, and seldom, as for a level of a tree.
+
+    Compiled by Numba it has machine code of its own, which those kernels share.
+    """
+    return _compile(function, "phase") if COMPILED else function
 
 
 def kernel_of(formula: Callable[..., Any]) -> Callable[[Function], Function]:
@@ -181,7 +188,7 @@ def kernel_of(formula: Callable[..., Any]) -> Callable[[Function], Function]:
 
 def inline(function: Function) -> Function:
     """Return a function that is inlined into each kernel that calls it."""
-    return _compile(function, forceinline=True) if COMPILED else function
+    return _compile(function, "inline") if COMPILED else function
 
 
 def inline_view(function: Function) -> Function:
@@ -189,7 +196,7 @@ def inline_view(function: Function) -> Function:
 
     Without reference counting only Numba can inline it, which takes longer to compile.
     """
-    return _compile(function, inline="always") if COMPILED else function
+    return _compile(function, "inline_view") if COMPILED else function
 
 
 def overload(function: Callable[..., Any]) -> Callable[[Function], Function]:

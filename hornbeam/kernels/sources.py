@@ -13,7 +13,9 @@ __all__ = ["FOLDER", "prune_cache", "sources_digest"]
 FOLDER = Path(__file__).parent
 
 #: How kernels are compiled, and what all of them may call.
-_OF_ALL = ("compiler", "intrinsics", "jit")
+_OF_ALL = ("compiler", "intrinsics")
+#: What marks kernels, and loads their machine code, but does not change it.
+_OF_NONE = frozenset({"jit"})
 
 _IMPORTS = re.compile(
     r"^ *from hornbeam\.kernels(?:\.(\w+) import| import ([\w, ]+|\([^)]*\)))",
@@ -44,7 +46,7 @@ def sources_digest(name: str | None) -> str:
     while waiting:
         name = waiting.pop()
         found[name], names = _source(name)
-        waiting |= names - found.keys()
+        waiting |= names - found.keys() - _OF_NONE
     digest = hashlib.sha256()
     for name, text in sorted(found.items()):
         digest.update(name.encode())

@@ -7,8 +7,10 @@ with the other threads, which wait for them at a barrier. So a phase costs a bar
 0.1 microseconds instead of a dispatch of 30 to 90. At the end `tree_end.finish_tree`
 sums the leaves and weighs the nodes.
 
-Numba compiles a kernel together with all kernels that it calls, so each phase is called
-in one place, and short functions are inlined.
+Each phase is compiled apart from the loop over them, which takes less time, since the
+kinds of trees share most phases, and several processes can compile them. Numba compiles
+a phase together with all kernels that it calls, so each of these is called in one
+place, and short functions are inlined.
 
 The tree is the one that `growth.grower` grows with the same functions, call by call.
 """
@@ -23,7 +25,7 @@ from hornbeam.kernels.histogram import (
     take_from_parent,
 )
 from hornbeam.kernels.interactions import allow_together, extend_path
-from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.jit import inline, kernel, phase
 from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, MIN_GAIN, PACK, REPLACE
 from hornbeam.kernels.leaves import bound_children, bound_nodes
 from hornbeam.kernels.packed_split import (
@@ -407,7 +409,7 @@ def _may_split(node, rules, tables):
     return not deep and _splits_left(tables, rules) > 0
 
 
-@kernel
+@phase
 def _plan(team, features, rules, limits, pool, tables, buffers):
     """Settle the phase that has ended, and list the tasks of the next one.
 
@@ -594,7 +596,41 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
         )
 
 
-@kernel
+@phase
+def _partition(thread_id, n_threads, sync, rows, tables, buffers):
+    """Move the rows of the nodes that are split to those of their children."""
+    partition_rows(
+        thread_id,
+        n_threads,
+        sync,
+        buffers.partition_tasks[: tables.state[N_TASKS]],
+        tables.nodes,
+        tables.lefts,
+        rows.by_feature,
+        rows.rows,
+        buffers.counts,
+    )
+
+
+@phase
+def _build(thread_id, n_threads, sync, rows, gradients, slots, tables, buffers):
+    """Build the histograms of the listed tasks."""
+    state = tables.state
+    build_histograms(
+        thread_id,
+        n_threads,
+        sync,
+        buffers.tasks[: state[N_TASKS]],
+        buffers.joins[: state[N_JOINS]],
+        rows.columns,
+        rows.rows,
+        gradients,
+        buffers.packed,
+        slots,
+    )
+
+
+@phase
 def _search_nodes(
     thread_id, n_threads, sync, rows, pool, features, rules, limits, tables, buffers
 ):
@@ -652,33 +688,13 @@ def grow_tree(
         if command == _STOP:
             break
         if command == _PARTITION:
-            partition_rows(
-                thread_id,
-                team,
-                counters,
-                buffers.partition_tasks[: state[N_TASKS]],
-                tables.nodes,
-                tables.lefts,
-                rows.by_feature,
-                rows.rows,
-                buffers.counts,
-            )
+            _partition(thread_id, team, counters, rows, tables, buffers)
         elif command in (_BUILD, _COUNT):
             gradients, first = rows.gradients, np.int64(0)
             if limits is not None and command == _COUNT:
                 gradients, first = limits.units, np.int64(1)
-            build_histograms(
-                thread_id,
-                team,
-                counters,
-                buffers.tasks[: state[N_TASKS]],
-                buffers.joins[: state[N_JOINS]],
-                rows.columns,
-                rows.rows,
-                gradients,
-                buffers.packed,
-                HistogramSlots(pool.histograms, pool.slabs, first),
-            )
+            slots = HistogramSlots(pool.histograms, pool.slabs, first)
+            _build(thread_id, team, counters, rows, gradients, slots, tables, buffers)
         else:
             _search_nodes(
                 thread_id,

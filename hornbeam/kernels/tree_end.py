@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.jit import inline, phase
 from hornbeam.kernels.leaves import weigh_nodes, write_nodes
 from hornbeam.kernels.partition import mark_leaves, sum_leaves
 from hornbeam.kernels.plan import plan_leaves
@@ -63,7 +63,7 @@ def _weigh(team, rules, tables, leaves):
     )
 
 
-@kernel
+@phase
 def finish_tree(thread_id, n_threads, sync, by_feature, rows, rules, tables, leaves):
     """Mark the leaf of each row, sum the leaves, and weigh the nodes."""
     state, pairs = tables.state, leaves.gradients

@@ -166,7 +166,8 @@ def test_a_digest_changes_with_the_file_and_those_it_imports(name, copy):
         if digests_of(folder)[name] != before[name]:
             changing.add(path.stem)
         path.write_text(text)
-    assert changing == imported_kernels(name)
+    # Those that mark kernels and load them change no machine code.
+    assert changing == imported_kernels(name) - {"jit", "native"}
 
 
 @needs_compiler
