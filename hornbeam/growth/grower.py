@@ -172,7 +172,7 @@ def _weigh(
     for column in range(n_columns):
         own_bounds = _NO_BOUNDS if bounds is None else bounds[column]
         own = sums[column], own_bounds, rows, weights[column]
-        weigh_nodes(left, params.rules, learning_rate, *own)
+        weigh_nodes(left, splits, params.rules, learning_rate, *own)
     if constants is not None:
         weights[0, leaves] = constants(backend.leaf_of(), leaves.size) * learning_rate
     if len(sums) > backend.n_outputs:
