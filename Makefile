@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
+DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
 # One more than cores: tests wait for processes and clusters.
 WORKERS ?= $(shell expr $$(nproc) + 1)
@@ -48,8 +49,14 @@ $(BENCH_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
+# The demo needs a part of what the tests need.
+$(DEMO_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	@test -e $(INSTALLED) \
+		|| $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[demo]'
+	@touch $@
+
 .PHONY: demo
-demo: $(INSTALLED)  ## train on 336,776 flights, predict, save, draw the learning curve
+demo: $(DEMO_INSTALLED)  ## train on 336,776 flights, predict, save, write a report
 	$(BIN)/python examples/flights.py
 
 .PHONY: browser

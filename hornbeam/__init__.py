@@ -129,3 +129,5 @@ _HOMES = {
 __getattr__, __dir__ = names_from(__name__, _HOMES)
 
 register_extension("report", "hornbeam.explain.report")
+register_extension("booster_html", "hornbeam.explain.notebook")
+register_extension("matrix_html", "hornbeam.explain.notebook")

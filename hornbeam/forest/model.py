@@ -33,7 +33,7 @@ def _default_config() -> dict[str, dict[str, str]]:
     return {"reg_loss_param": {"scale_pos_weight": "1"}}
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Model:
     """Trees in boosting order, and the parameters that turn margins into predictions.
 
@@ -110,6 +110,23 @@ class Model:
     exact_features: bool = True
     double_scores: bool = False
     unseen_missing: bool = False
+
+    def __repr__(self) -> str:
+        return f"Model({self.summary()})"
+
+    def summary(self) -> str:
+        """Return the objective and the sizes of the model, in one line."""
+        facts: dict[str, object] = {"objective": repr(self.objective)}
+        if self.linear is None:
+            facts |= {"rounds": self.n_rounds, "trees": len(self.trees)}
+        else:
+            facts |= {"booster": "'gblinear'", "rounds": self.linear.rounds}
+        facts["features"] = self.num_feature
+        if self.n_outputs > 1:
+            facts["outputs"] = self.n_outputs
+        if "best_iteration" in self.attributes:
+            facts["best_iteration"] = self.attributes["best_iteration"]
+        return ", ".join(f"{name}={value}" for name, value in facts.items())
 
     @property
     def n_rounds(self) -> int:

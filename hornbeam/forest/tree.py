@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Tree:
     """The nodes of one tree. Node 0 is the root.
 
@@ -70,6 +70,9 @@ class Tree:
     gain: NDArray[np.float32]
     cover: NDArray[np.float32]
     weight: NDArray[np.float32]
+
+    def __repr__(self) -> str:
+        return f"Tree(leaves={self.n_leaves}, depth={self.depth()})"
 
     @property
     def n_nodes(self) -> int:
