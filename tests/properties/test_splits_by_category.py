@@ -142,9 +142,9 @@ def test_training_and_prediction_send_rows_to_the_same_leaves():
         {"objective": "binary:logistic", "tree_method": "approx"},
         {"objective": "multi:softprob", "num_class": 3},
         {"monotone_constraints": [0, 0, 0, 1], "path_smooth": 3.0},
-        {"monotone_constraints": [0, 1], "min_samples_leaf": 9},
+        {"monotone_constraints": [0, 0, 0, -1], "min_samples_leaf": 9},
         {"multi_strategy": "multi_output_tree"},
-        {"multi_strategy": "multi_output_tree", "monotone_constraints": [0, 1]},
+        {"multi_strategy": "multi_output_tree", "path_smooth": 3.0},
         {"subsample": 0.5, "sampling_method": "gradient_based"},
         {"booster": "dart", "rate_drop": 0.5},
     ],
@@ -171,11 +171,11 @@ def test_shrinkage_gives_one_model_wherever_the_rows_are(params, tmp_path):
         assert train(params, paged, 3).digest() == booster.digest()
 
 
-def single_split(codes, labels, **params):
+def single_split(codes, labels, cat_smooth=0.0, **params):
     """Return a tree of one split between sorted categories."""
     data = DMatrix(codes[:, None].astype(float), labels, feature_types=["c"])
     fixed = {"max_depth": 1, "learning_rate": 1.0, "base_score": 0.0}
-    fixed |= {"max_cat_to_onehot": 1, "min_child_weight": 0.0}
+    fixed |= {"max_cat_to_onehot": 1, "min_child_weight": 0.0, "cat_smooth": cat_smooth}
     return train({**fixed, **params}, data, 1).model.trees[0]
 
 
@@ -192,13 +192,12 @@ def test_leaves_of_sorted_categories_have_a_penalty_of_their_own():
     assert one_hot.value[1:].max() == pytest.approx(300 / 101, rel=1e-6)
 
 
-def test_categories_of_few_rows_are_on_the_side_of_the_missing_values():
-    codes = np.repeat([0, 1, 2, 3], [100, 100, 9, 10])
-    labels = np.repeat([1.0, -1.0, -50.0, -60.0], [100, 100, 9, 10])
-    tree = single_split(codes, labels, cat_smooth=9.5)
-    sides = [set(tree.categories.tolist()), {0, 1, 2, 3} - set(tree.categories)]
-    with_missing = sides[tree.default_left[0]]
-    assert 2 in with_missing and 3 not in with_missing
+@pytest.mark.parametrize("smooth", [9.0, 9.5])
+def test_categories_of_few_rows_are_on_the_side_of_the_missing_values(smooth):
+    rows, means = [100, 100, 9, 10], [1.0, -1.0, -500.0, 60.0]
+    tree = single_split(np.repeat(range(4), rows), np.repeat(means, rows), smooth)
+    goes_left = 2 not in tree.categories
+    assert (goes_left == tree.default_left[0]) == (smooth > 9)
 
 
 @pytest.mark.parametrize(
