@@ -91,6 +91,15 @@ wheel: $(INSTALLED)  ## build dist/: the wheel with compiled kernels, that witho
 	$(BIN)/auditwheel show dist/*manylinux*.whl
 	$(BIN)/abi3audit dist/*manylinux*.whl
 
+.PHONY: release-check
+release-check: wheel  ## build, check the metadata, install in an empty environment, train
+	$(BIN)/twine check --strict dist/*
+	rm -rf build/release && $(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet --constraint constraints.txt \
+		"$$(ls dist/*manylinux*.whl)[cli]"
+	build/release/bin/python examples/first_model.py
+	build/release/bin/hornbeam info
+
 .PHONY: test-wheel
 test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 	rm -rf $(WHEEL_FOLDER)
@@ -129,9 +138,10 @@ pages: $(INSTALLED)  ## write anew what the examples of the documentation print 
 	$(BIN)/python tests/pages.py
 
 .PHONY: lint
-lint: $(INSTALLED)  ## look for mistakes and for files that are not formatted
+lint: $(INSTALLED)  ## look for mistakes, files that are not formatted, and misspellings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 
 .PHONY: format
 format: $(INSTALLED)  ## format every file, and mend what can be mended
