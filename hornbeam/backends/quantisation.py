@@ -198,7 +198,7 @@ def quantise_tree(
         row_unit = _row_unit(most, magnitudes[-1, 1].item(), n_rows)
     # By the expected size of a sample. Where all hessians are the same, its actual size
     # does not matter: the mean is not beyond the hessians.
-    n_drawn = n_counted
+    n_drawn: float = n_counted
     if sample is not None and not sample.by_gradient:
         n_drawn = max(1.0, sample.rate * n_rows)
     means = magnitudes[:, 1] * packed[:, 1] / n_drawn
