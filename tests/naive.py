@@ -169,7 +169,7 @@ def best_split(
     are the last of the left sums.
     """
     steps = [Fraction(float(step)) for step in steps]
-    rules = [Fraction(float(rule)) for rule in rules]
+    rules = [Fraction(rule) if math.isfinite(rule) else rule for rule in rules]
     first = columns[0]
     if held is not None:
         sums = [*sums, counts]

@@ -201,8 +201,15 @@ def quantise_tree(
     n_drawn: float = n_counted
     if sample is not None and not sample.by_gradient:
         n_drawn = max(1.0, sample.rate * n_rows)
-    means = magnitudes[:, 1] * packed[:, 1] / n_drawn
-    mean = np.clip(means, least, largest[:, 1]).sum().item()
+    mean = 0.0
+    for total, unit, lowest, most in zip(
+        magnitudes[:, 1].tolist(),
+        packed[:, 1].tolist(),
+        least.tolist(),
+        largest[:, 1].tolist(),
+        strict=True,
+    ):
+        mean += min(max(total * unit / n_drawn, lowest), most)
     return TreeScales(histogram, wide, row_unit, mean)
 
 
