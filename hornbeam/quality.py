@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hornbeam.bagging import shared_base_score
 from hornbeam.boosting.booster import Booster, average
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.cross_validation import FoldModels, fold_rows, new_fold
@@ -173,7 +174,7 @@ def choose(
         return _told(p, choice, quality, {"held_out": "eval_set"})
     folds = _held_out(preset, p, dtrain, objective.task)
     if preset.averages:
-        given |= _base_score(given, dtrain, obj)
+        given |= shared_base_score(given, dtrain, obj)
     trials = (
         [
             _Candidate(
@@ -272,15 +273,6 @@ def _held_out(
     folds = fold_rows(dtrain, _FOLDS, is_stratified, None, p.seed % 2**32, True)
     wanted = math.ceil(preset.fold_rows * _FOLDS / dtrain.n_rows)
     return folds[: min(_FOLDS, max(1, wanted))]
-
-
-def _base_score(
-    given: Mapping[str, Any], dtrain: DMatrix, obj: Objective
-) -> dict[str, Any]:
-    """Return the base score of all rows, which the models of all folds start from."""
-    booster = Booster({**given, "max_depth": 1}, [dtrain])
-    booster.update(dtrain, 0, obj)
-    return {"base_score": booster.model.base_score.tolist()}
 
 
 class _Candidate:

@@ -39,6 +39,14 @@ _FITS: tuple[dict[str, Any], ...] = (
     },
     {"objective": "reg:squarederror", "tree_method": "approx"},
     {"objective": "reg:squarederror", "tree_method": "exact"},
+    {"objective": "reg:squarederror", "grow_policy": "symmetric", "max_bin": 300},
+    {"objective": "binary:logistic", "grow_policy": "symmetric"},
+    # With few histograms the levels are searched one by one.
+    {
+        "objective": "binary:logistic",
+        "grow_policy": "symmetric",
+        "max_cached_hist_node": 6,
+    },
 )
 _MULTI_OUTPUT: dict[str, Any] = {
     "objective": "multi:softprob",
