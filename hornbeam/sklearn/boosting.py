@@ -125,6 +125,9 @@ class BoostingEstimator(HeldOutEstimator):
         feature_weights: Any = None,
         max_cat_to_onehot: int | None = None,
         max_cat_threshold: int | None = None,
+        cat_smooth: float | None = None,
+        cat_l2: float | None = None,
+        min_data_per_group: int | None = None,
         unseen: str | None = None,
         multi_strategy: str | None = None,
         sketch_outputs: int | None = None,
@@ -207,6 +210,9 @@ class BoostingEstimator(HeldOutEstimator):
         self.feature_weights = feature_weights
         self.max_cat_to_onehot = max_cat_to_onehot
         self.max_cat_threshold = max_cat_threshold
+        self.cat_smooth = cat_smooth
+        self.cat_l2 = cat_l2
+        self.min_data_per_group = min_data_per_group
         self.unseen = unseen
         self.multi_strategy = multi_strategy
         self.sketch_outputs = sketch_outputs
