@@ -77,7 +77,7 @@ def run(job: Job) -> None:
     if booster is None:
         booster = train(
             {**parameters.changed(), **choice.params},
-            dtrain,
+            choice.training_data(dtrain),
             choice.rounds,
             evals=evals,
             early_stopping_rounds=choice.patience,
@@ -162,7 +162,7 @@ def _choose(
     is_given = job.rounds is not None or "learning_rate" in parameters.changed()
     if job.quality is None or is_given or job.cache:
         rounds = DEFAULT_ROUNDS if job.rounds is None else job.rounds
-        return Choice({}, rounds, job.early_stopping)
+        return Choice({}, rounds, patience=job.early_stopping)
     return choose(
         job.quality,
         parameters.changed(),

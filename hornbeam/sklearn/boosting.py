@@ -14,7 +14,6 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.features.matrix import derived
 from hornbeam.features.proposals import FeatureOptions
 from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
@@ -292,7 +291,7 @@ class BoostingEstimator(ModelEstimator):
         if booster is None:
             booster, history = self._train(
                 {**params, **choice.params},
-                dtrain if choice.recipe is None else derived(dtrain, choice.recipe),
+                choice.training_data(dtrain),
                 choice.rounds,
                 evals=evals,
                 obj=self._custom_objective(),
