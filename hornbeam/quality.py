@@ -32,7 +32,7 @@ from hornbeam.cross_validation import fold_rows
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.features.matrix import Recipe, reason_against
+from hornbeam.features.matrix import Recipe, derived, reason_against
 from hornbeam.features.proposals import (
     AUTOMATIC,
     FeatureOptions,
@@ -140,6 +140,10 @@ class Choice(NamedTuple):
     patience: int | None = None
     chosen: Mapping[str, Any] = MappingProxyType({})
     booster: Booster | None = None
+
+    def training_data(self, data: DMatrix) -> DMatrix:
+        """Return training data with the derived features."""
+        return data if self.recipe is None else derived(data, self.recipe)
 
 
 def choose(

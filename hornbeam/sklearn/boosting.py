@@ -15,7 +15,6 @@ from hornbeam.bagging import Bags, train_bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.features.matrix import derived
 from hornbeam.features.proposals import FeatureOptions
 from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
@@ -310,7 +309,7 @@ class BoostingEstimator(HeldOutEstimator):
         choice = self._choose(
             params, dtrain, bool(evals), xgb_model is not None, plan.n_bags > 0
         )
-        rows = dtrain if choice.recipe is None else derived(dtrain, choice.recipe)
+        rows = choice.training_data(dtrain)
         booster, history, bags = choice.booster, EvalsLog(), None
         if plan.n_bags:
             bags = self._train_bags({**params, **choice.params}, rows, choice, plan)
