@@ -17,11 +17,13 @@ from hornbeam.backends.interface import (
     RowSample,
     SplitParams,
 )
+from hornbeam.backends.leaf_regression import LeafFeatures, LeafSlopes
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.tree_grower import TreeGrower, TreeSearch, features_of_task
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.multi_output import (
     MultiOutputBuffers,
     find_multi_output_splits,
@@ -387,6 +389,16 @@ class HistogramBackend(Backend):
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self._rows.add_leaf_values(values)
+
+    def regress_leaves(
+        self, features: LeafFeatures, linear_lambda: float
+    ) -> LeafSlopes:
+        return self._rows.regress_leaves(features, linear_lambda)
+
+    def add_linear_leaves(
+        self, data: NDArray[Any], values: NDArray[np.float32], leaves: NodeTerms
+    ) -> None:
+        self._rows.add_linear_leaves(data, values, leaves)
 
     def close(self) -> None:
         # Without `close` the team is not given back: a lease would do that from the

@@ -16,11 +16,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.leaf_regression import LeafFeatures, LeafSlopes
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.layout import MIN_GAIN, SplitRules
 from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.linear import LinearRules
+from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws, DrawKey
 
@@ -479,6 +481,25 @@ class Backend(NoSplitGradients, ABC):
         The leaves are those of the last `sum_leaves`; in multi-output trees the values
         are (leaves, outputs).
         """
+
+    def regress_leaves(
+        self, features: LeafFeatures, linear_lambda: float
+    ) -> LeafSlopes:
+        """Return the ridge regressions of the leaves of the last `sum_leaves`.
+
+        Only backends with all rows in memory have it, for trees of one output.
+        """
+        raise NotImplementedError
+
+    def add_linear_leaves(
+        self, data: NDArray[Any], values: NDArray[np.float32], leaves: NodeTerms
+    ) -> None:
+        """Add to the margins of every row what its leaf predicts.
+
+        That is the value of the leaf, of `values` (leaves,), and its terms. Only
+        backends with all rows in memory have it, for trees of one output.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:

@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hornbeam.forest.tree import Tree, concatenate_trees, with_equal_leaves
+from hornbeam.forest.tree import (
+    LeafTerms,
+    Tree,
+    concatenate_trees,
+    with_equal_leaves,
+)
 from hornbeam.kernels.binned_trees import (
     BIN_BITS,
     LEAF_BIN,
@@ -25,7 +30,8 @@ from hornbeam.kernels.binned_trees import (
     TopScratch,
     choose_top_splits,
 )
-from hornbeam.kernels.layout import BINNED_COLUMN_DTYPE, RUN_DTYPE
+from hornbeam.kernels.layout import BINNED_COLUMN_DTYPE, RUN_DTYPE, TERM_DTYPE
+from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.predict import FEATURE, PackedNodes, pack_nodes
 
 __all__ = [
@@ -64,6 +70,9 @@ class Layout:
         indices into this array. None: indices of all features.
     covers
         (nodes of the tree,) of each tree: its `Tree.cover`.
+    terms
+        Of linear leaves, whose features are columns of the rows; None: all leaves are
+        constants.
     """
 
     roots: NDArray[np.int32]
@@ -74,6 +83,7 @@ class Layout:
     values: NDArray[np.float32]
     features: NDArray[np.intp] | None
     covers: Sequence[NDArray[np.float32]]
+    terms: NodeTerms | None = None
 
     @classmethod
     def of(
@@ -138,6 +148,7 @@ class Layout:
             values,
             features,
             [tree.cover for tree in trees],
+            _joined_terms(trees, weights, columns),
         )
 
     @cached_property
@@ -191,10 +202,11 @@ class Layout:
     def binned(self) -> BinnedLayout | None:
         """The layout by bins for many rows; None if the trees do not support it.
 
-        It supports trees with scalar leaves, without categorical splits, unless one
-        tree has more than `MOST_CUTS` thresholds of a feature.
+        It supports trees with scalar leaves that are constants, without categorical
+        splits, unless one tree has more than `MOST_CUTS` thresholds of a feature.
         """
-        if self.roots[:, 3].any() or self.values.ndim > 1:
+        is_scalar = self.values.ndim == 1 and self.terms is None
+        if self.roots[:, 3].any() or not is_scalar:
             return None
         return BinnedLayout.of(self)
 
@@ -226,6 +238,31 @@ def weighted_leaf_values(
     if step == 0.0:
         return weighted
     return (np.rint(weighted.astype(np.float64) / step) * step).astype(np.float32)
+
+
+def _joined_terms(
+    trees: Sequence[Tree],
+    weights: NDArray[np.float32] | None,
+    columns: NDArray[np.int32],
+) -> NodeTerms | None:
+    """Return the terms of the leaves of all trees; None if there are none.
+
+    `columns` are those of the features; without any a feature is its column.
+    """
+    if all(tree.terms is None for tree in trees):
+        return None
+    factors = np.ones(len(trees)) if weights is None else weights.astype(np.float64)
+    starts, terms = [np.zeros(1, np.int64)], [np.empty(0, TERM_DTYPE)]
+    for tree, factor in zip(trees, factors.tolist(), strict=True):
+        own = tree.terms or LeafTerms(
+            np.zeros(tree.n_nodes, np.int64), np.empty(0, TERM_DTYPE)
+        )
+        starts.append(starts[-1][-1] + own.starts[1:])
+        terms.append(own.scaled(factor).terms)
+    joined = np.concatenate(terms)
+    if columns.size > 0:
+        joined["feature"] = columns[joined["feature"]]
+    return NodeTerms(np.concatenate(starts), joined)
 
 
 def _joined(arrays: Sequence[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:

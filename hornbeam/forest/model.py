@@ -129,6 +129,11 @@ class Model:
         return self.tree_weights
 
     @property
+    def has_linear_leaves(self) -> bool:
+        """Whether the leaves of some trees have terms."""
+        return any(tree.terms is not None for tree in self.trees)
+
+    @property
     def leaf_size(self) -> int:
         """Values of a leaf of the last tree: 1, or one per output; 0 without trees."""
         return self.trees[-1].leaf_size if self.trees else 0
@@ -353,7 +358,12 @@ def average_models(models: Sequence[Model]) -> Model:
 
 def _scaled(tree: Tree, parts: int) -> Tree:
     share = np.float32(1 / parts)
-    return replace(tree, value=tree.value * share, weight=tree.weight * share)
+    return replace(
+        tree,
+        value=tree.value * share,
+        weight=tree.weight * share,
+        terms=None if tree.terms is None else tree.terms.scaled(share),
+    )
 
 
 def _check_mergeable(first: Model, other: Model) -> None:

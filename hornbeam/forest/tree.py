@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "LeafTerms",
     "Tree",
     "concatenate_trees",
     "deleted_nodes",
@@ -17,6 +19,32 @@ __all__ = [
     "split_trees",
     "with_equal_leaves",
 ]
+
+
+class LeafTerms(NamedTuple):
+    """The terms of linear leaves, which are added to the leaf values.
+
+    Attributes
+    ----------
+    counts
+        (nodes,) int64: the number of terms of each node; 0 at internal nodes.
+    terms
+        `TERM_DTYPE`, node after node. The slopes include the learning rate.
+    """
+
+    counts: NDArray[np.int64]
+    terms: NDArray[np.void]
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """(nodes + 1,): the first term of each node."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    def scaled(self, factor: Any) -> LeafTerms:
+        """Return the terms with their slopes times a factor, one or one a term."""
+        terms = self.terms.copy()
+        terms["slope"] *= factor
+        return self._replace(terms=terms)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +83,8 @@ class Tree:
     weight
         The optimal value of the node, before the learning rate (`base_weights` of
         XGBoost).
+    terms
+        Of linear leaves; None: all leaves are constants.
     """
 
     left: NDArray[np.int32]
@@ -70,6 +100,7 @@ class Tree:
     gain: NDArray[np.float32]
     cover: NDArray[np.float32]
     weight: NDArray[np.float32]
+    terms: LeafTerms | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -120,7 +151,8 @@ _DTYPES = {
 def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
     """Return the nodes of all trees as one `Tree`, and the offsets, (trees + 1,).
 
-    Children and parents stay relative to the root of their tree.
+    Children and parents stay relative to the root of their tree. The terms of linear
+    leaves are left out.
     """
     starts = np.zeros(len(trees) + 1, np.int64)
     np.cumsum([tree.n_nodes for tree in trees], out=starts[1:])
@@ -171,7 +203,7 @@ def _in_column(
 
 def split_trees(nodes: Tree, starts: NDArray[np.int64]) -> list[Tree]:
     """Return the concatenated trees, as views of `nodes`."""
-    columns = {field.name: getattr(nodes, field.name) for field in fields(Tree)}
+    columns = {name: getattr(nodes, name) for name in _DTYPES}
     categories = columns.pop("categories")
     category_starts = nodes.category_starts[starts].tolist()
     return [
