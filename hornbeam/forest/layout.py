@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from hornbeam.forest.tree import (
-    LeafTerms,
     Tree,
     concatenate_trees,
+    joined_terms,
     with_equal_leaves,
 )
 from hornbeam.kernels.binned_trees import (
@@ -30,7 +30,7 @@ from hornbeam.kernels.binned_trees import (
     TopScratch,
     choose_top_splits,
 )
-from hornbeam.kernels.layout import BINNED_COLUMN_DTYPE, RUN_DTYPE, TERM_DTYPE
+from hornbeam.kernels.layout import BINNED_COLUMN_DTYPE, RUN_DTYPE
 from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.predict import FEATURE, PackedNodes, pack_nodes
 
@@ -249,20 +249,17 @@ def _joined_terms(
 
     `columns` are those of the features; without any a feature is its column.
     """
-    if all(tree.terms is None for tree in trees):
+    joined = joined_terms(trees)
+    if joined is None:
         return None
-    factors = np.ones(len(trees)) if weights is None else weights.astype(np.float64)
-    starts, terms = [np.zeros(1, np.int64)], [np.empty(0, TERM_DTYPE)]
-    for tree, factor in zip(trees, factors.tolist(), strict=True):
-        own = tree.terms or LeafTerms(
-            np.zeros(tree.n_nodes, np.int64), np.empty(0, TERM_DTYPE)
-        )
-        starts.append(starts[-1][-1] + own.starts[1:])
-        terms.append(own.scaled(factor).terms)
-    joined = np.concatenate(terms)
+    if weights is not None:
+        factors = np.repeat(weights, [tree.n_nodes for tree in trees])
+        joined = joined.scaled(np.repeat(factors.astype(np.float64), joined.counts))
+    terms = joined.terms
     if columns.size > 0:
-        joined["feature"] = columns[joined["feature"]]
-    return NodeTerms(np.concatenate(starts), joined)
+        terms = terms.copy()
+        terms["feature"] = columns[terms["feature"]]
+    return NodeTerms(joined.starts, terms)
 
 
 def _joined(arrays: Sequence[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:

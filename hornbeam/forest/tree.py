@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.kernels.layout import TERM_DTYPE
+
 __all__ = [
     "LeafTerms",
     "Tree",
     "concatenate_trees",
     "deleted_nodes",
+    "joined_terms",
     "roots_and_depths",
     "split_trees",
     "with_equal_leaves",
@@ -34,6 +37,11 @@ class LeafTerms(NamedTuple):
 
     counts: NDArray[np.int64]
     terms: NDArray[np.void]
+
+    @classmethod
+    def none(cls, n_nodes: int) -> LeafTerms:
+        """Return those of constant leaves."""
+        return cls(np.zeros(n_nodes, np.int64), np.empty(0, TERM_DTYPE))
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -165,6 +173,15 @@ def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
         for name, dtype in _DTYPES.items()
     }
     return Tree(**columns), starts
+
+
+def joined_terms(trees: Sequence[Tree]) -> LeafTerms | None:
+    """Return the terms of the leaves of all trees; None if there are none."""
+    if all(tree.terms is None for tree in trees):
+        return None
+    parts = [tree.terms or LeafTerms.none(tree.n_nodes) for tree in trees]
+    counts, terms = zip(*parts, strict=True)
+    return LeafTerms(np.concatenate(counts), np.concatenate(terms))
 
 
 def with_equal_leaves(trees: Sequence[Tree], outputs: Sequence[int]) -> Sequence[Tree]:
