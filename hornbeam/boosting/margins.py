@@ -22,7 +22,11 @@ from hornbeam.kernels.binned_trees import (
     add_binned_trees_to_entries,
 )
 from hornbeam.kernels.linear import add_products
-from hornbeam.kernels.linear_leaves import NodeTerms, add_linear_trees
+from hornbeam.kernels.linear_leaves import (
+    NodeTerms,
+    add_binned_linear_trees,
+    add_linear_trees,
+)
 from hornbeam.kernels.margins import TypedMargins
 from hornbeam.kernels.multi_output import add_multi_output_trees
 from hornbeam.kernels.predict import (
@@ -205,18 +209,19 @@ def _add_linear_trees(
 ) -> None:
     """Add trees of linear leaves to `margins`."""
     check_values(data)
+    binned = _by_bins(data.n_rows, layout)
     for start, block, threads in _laid_out(team, data, layout):
-        team.run(
-            add_linear_trees,
-            threads,
-            block,
-            layout.roots,
-            layout.packed,
-            layout.values,
-            terms,
-            DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
-            TypedMargins.of(margins[start : start + len(block)]),
-        )
+        own = TypedMargins.of(margins[start : start + len(block)])
+        rows = block, layout.roots
+        leaves = layout.values, terms
+        if binned is not None:
+            scratch = binned_scratch(binned, threads, block.dtype)
+            arrays = *rows, binned, *leaves, scratch, own
+            team.run(add_binned_linear_trees, threads, *arrays)
+            continue
+        together = _rows_together(layout, len(block), threads)
+        paths = DescentScratch.of(threads, together)
+        team.run(add_linear_trees, threads, *rows, layout.packed, *leaves, paths, own)
 
 
 def _sparse_table(data: Rows) -> SparseTable | None:

@@ -202,11 +202,10 @@ class Layout:
     def binned(self) -> BinnedLayout | None:
         """The layout by bins for many rows; None if the trees do not support it.
 
-        It supports trees with scalar leaves that are constants, without categorical
-        splits, unless one tree has more than `MOST_CUTS` thresholds of a feature.
+        It supports trees with scalar leaves, without categorical splits, unless one
+        tree has more than `MOST_CUTS` thresholds of a feature.
         """
-        is_scalar = self.values.ndim == 1 and self.terms is None
-        if self.roots[:, 3].any() or not is_scalar:
+        if self.roots[:, 3].any() or self.values.ndim > 1:
             return None
         return BinnedLayout.of(self)
 

@@ -15,13 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.kernels.binned_trees import bin_rows, reach_nodes, reach_slots
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.predict import any_missing, reach_leaves
+from hornbeam.kernels.row_sets import SET_ROWS
 from hornbeam.kernels.sync import next_task
 
 __all__ = [
     "NodeTerms",
+    "add_binned_linear_trees",
     "add_linear_leaves",
     "add_linear_trees",
     "solve_leaves",
@@ -52,18 +55,41 @@ class NodeTerms(NamedTuple):
 @inline
 def term_value(term, value):
     """Return the value of a term for a value of its feature."""
-    inside = min(max(value, term["low"]), term["high"])
-    return term["slope"] * (inside - term["centre"]) if value == value else 0.0
+    inside = term["low"] if value < term["low"] else value
+    inside = term["high"] if inside > term["high"] else inside
+    part = term["slope"] * (inside - term["centre"])
+    return part if value == value else 0.0
 
 
 @inline
 def leaf_value(row, constant, terms, begin, end):
     """Return what a leaf with these terms predicts of a row, as float32."""
     total = np.float64(constant)
-    for k in range(begin, end):
-        term = terms[k]
+    for k in range(np.uint64(begin), np.uint64(end)):
+        term = terms[np.uint64(k)]
         total += term_value(term, np.float64(row[np.uint64(term["feature"])]))
     return np.float32(total)
+
+
+@inline
+def _add_leaves(block, places, begin, output, values, nodes, margins):
+    """Add what the leaves predict of a block of rows from `begin` on to the margins."""
+    starts, terms = nodes
+    end = begin + places.size
+    if margins.double.shape[0] == 0:
+        single = margins.single[begin:end, np.uint64(output)]
+        for i in range(single.size):
+            place = np.uint64(places[i])
+            first, last = starts[place], starts[place + np.uint64(1)]
+            row = block[np.uint64(i)]
+            single[i] += leaf_value(row, values[place], terms, first, last)
+    else:
+        double = margins.double[begin:end, np.uint64(output)]
+        for i in range(double.size):
+            place = np.uint64(places[i])
+            first, last = starts[place], starts[place + np.uint64(1)]
+            row = block[np.uint64(i)]
+            double[i] += leaf_value(row, values[place], terms, first, last)
 
 
 # Sums of leaves
@@ -247,10 +273,8 @@ def add_linear_trees(
     margins,  # TypedMargins, in and out
 ):
     """Add what the leaves of all trees predict to the margins, in the trees' order."""
-    starts, terms = nodes
     rows = data.shape[0]
     together = scratch.places.shape[1]
-    is_single = margins.double.shape[0] == 0
     task = next_task(sync, 0)
     while task * together < rows:
         begin = task * together
@@ -259,13 +283,35 @@ def add_linear_trees(
         own = scratch.places[thread_id, : block.shape[0]]
         for t in range(roots.shape[0]):
             reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
-            output = np.uint64(roots[t, 2])
-            for i in range(own.size):
-                place = np.uint64(own[i])
-                first, last = starts[place], starts[place + np.uint64(1)]
-                value = leaf_value(block[i], values[place], terms, first, last)
-                if is_single:
-                    margins.single[begin + i, output] += value
-                else:
-                    margins.double[begin + i, output] += np.float64(value)
+            _add_leaves(block, own, begin, roots[t, 2], values, nodes, margins)
+        task = next_task(sync, 0)
+
+
+@kernel
+def add_binned_linear_trees(
+    thread_id,
+    n_threads,
+    sync,
+    data,  # (rows, columns) float32 or float64, row-major, NaN missing
+    roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
+    binned,  # `hornbeam.forest.layout.BinnedLayout`
+    values,  # (nodes,) float32
+    nodes,  # NodeTerms of the nodes
+    scratch,  # BinnedScratch
+    margins,  # TypedMargins, in and out
+):
+    """Do the same as `add_linear_trees`, with rows that find their leaves by bins."""
+    rows = data.shape[0]
+    task = next_task(sync, 0)
+    while task * SET_ROWS < rows:
+        begin = task * SET_ROWS
+        block = data[begin : begin + SET_ROWS]
+        count = block.shape[0]
+        for r in range(binned.runs.size):
+            bin_rows(thread_id, r, block, binned, scratch)
+            for t in range(binned.runs[r]["begin"], binned.runs[r]["end"]):
+                reach_slots(thread_id, t, binned, scratch)
+                reach_nodes(thread_id, t, count, binned, scratch)
+                places = scratch.places[thread_id, :count]
+                _add_leaves(block, places, begin, roots[t, 2], values, nodes, margins)
         task = next_task(sync, 0)
