@@ -21,6 +21,7 @@ from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.features.matrix import DerivedMatrix, Recipe, derived_fold
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
@@ -300,11 +301,27 @@ def new_fold(
     test: Rows,
     params: dict[str, Any],
     preprocess: Preprocess | None = None,
+    recipe: Recipe | None = None,
 ) -> Fold:
-    """Return one fold, with an untrained booster."""
+    """Return one fold, with an untrained booster.
+
+    Features that `data` or the recipe derives are fitted to the training rows alone.
+    """
     p = Parameters.resolve(params)
+    if isinstance(data, DerivedMatrix):
+        data, recipe = data.raw, data.recipe
+    if recipe is not None:
+        bins = derived_fold(
+            *(data, recipe, train, test, p.max_bin, p.nthread),
+            with_values=p.leaf_model == "linear",
+        )
+        return Fold(Booster(params, [bins[0]]), *bins)
     if preprocess is None and (p.booster == "gblinear" or p.method() != "hist"):
         dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
+    elif preprocess is None and p.leaf_model == "linear":
+        dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
+        bins = data.binned(p.max_bin, p.nthread)
+        dtrain.use_bins(p.max_bin, bins.take(train))
     elif preprocess is None:
         dtrain, dtest = (
             QuantileDMatrix.of_rows(data, rows, p.max_bin, p.nthread)

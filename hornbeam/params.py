@@ -325,7 +325,7 @@ class Parameters:
         "features on its path",
     )
     linear_lambda: float = parameter(
-        1.0,
+        10.0,
         low=0,
         help="leaf_model='linear': L2 regularisation of the slopes of standardised "
         "features",

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
+from hornbeam.data.schema import Schema
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.features.derived import DerivedFeatures
 from hornbeam.forest.tree import Tree
 
 __all__ = [
@@ -75,6 +77,8 @@ class Model:
         One per feature, or an empty list.
     categories
         The names of the categories of each feature, if they have names.
+    derived
+        The formulas of the last features; None: all features are columns of the data.
     attributes
         Attributes set by callers, such as ``best_iteration``.
     exact_features
@@ -106,6 +110,7 @@ class Model:
     feature_names: list[str] = field(default_factory=list)
     feature_types: list[str] = field(default_factory=list)
     categories: Categories = NO_CATEGORIES
+    derived: DerivedFeatures | None = None
     attributes: dict[str, str] = field(default_factory=dict)
     exact_features: bool = True
     double_scores: bool = False
@@ -137,6 +142,22 @@ class Model:
     def leaf_size(self) -> int:
         """Values of a leaf of the last tree: 1, or one per output; 0 without trees."""
         return self.trees[-1].leaf_size if self.trees else 0
+
+    @property
+    def schema(self) -> Schema:
+        """The number, names, types and categories of the features."""
+        return Schema(
+            self.num_feature,
+            self.feature_names or None,
+            self.feature_types or None,
+            self.categories,
+        )
+
+    @property
+    def raw_schema(self) -> Schema:
+        """The schema of the columns of the data, without derived features."""
+        whole = self.schema
+        return whole if self.derived is None else self.derived.raw_schema(whole)
 
     def tree_range(self, rounds: tuple[int, int]) -> tuple[int, int]:
         """Return the trees (begin, end) of rounds (begin, end); (0, 0) means all.
@@ -288,6 +309,7 @@ _EQUAL_FIELDS = {
     "feature_names": "train them on the same columns",
     "feature_types": "train them on the same columns",
     "categories": "train them on columns with the same categories",
+    "derived": "train them on matrices with the same derived features",
     "num_parallel_tree": "train them with the same number",
     "exact_features": "train them on columns of the same precision",
     "unseen_missing": "train them with the same unseen",

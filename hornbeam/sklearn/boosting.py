@@ -14,9 +14,17 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.features.matrix import derived
+from hornbeam.features.proposals import FeatureOptions
 from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
-from hornbeam.quality import CHOSEN, DEFAULT_ROUNDS, Choice, choose
+from hornbeam.quality import (
+    CHOSEN,
+    DEFAULT_ROUNDS,
+    Choice,
+    choose,
+    given_features,
+)
 from hornbeam.sklearn.base import IterationRange, ModelEstimator, seed_of
 from hornbeam.sklearn.custom_functions import (
     MetricFunction,
@@ -33,7 +41,7 @@ __all__ = ["BoostingEstimator"]
 _ESTIMATOR_ONLY = frozenset(
     "n_estimators missing importance_type early_stopping_rounds callbacks objective "
     "eval_metric random_state enable_categorical feature_types feature_weights "
-    "quality".split()
+    "cat_method cross_features quality".split()
 )
 
 
@@ -123,6 +131,8 @@ class BoostingEstimator(ModelEstimator):
         eval_metric: str | Sequence[str] | MetricFunction | None = None,
         early_stopping_rounds: int | None = None,
         callbacks: Sequence[TrainingCallback] | None = None,
+        cat_method: str = "auto",
+        cross_features: str | Sequence[str] | bool | None = "auto",
         quality: str | None = "auto",
     ) -> None:
         self.max_depth = max_depth
@@ -202,6 +212,8 @@ class BoostingEstimator(ModelEstimator):
         self.eval_metric = eval_metric
         self.early_stopping_rounds = early_stopping_rounds
         self.callbacks = callbacks
+        self.cat_method = cat_method
+        self.cross_features = cross_features
         self.quality = quality
 
     # Training
@@ -286,7 +298,7 @@ class BoostingEstimator(ModelEstimator):
         if booster is None:
             booster, history = self._train(
                 {**params, **choice.params},
-                dtrain,
+                dtrain if choice.recipe is None else derived(dtrain, choice.recipe),
                 choice.rounds,
                 evals=evals,
                 obj=self._custom_objective(),
@@ -305,16 +317,19 @@ class BoostingEstimator(ModelEstimator):
         self, params: dict[str, Any], dtrain: Any, has_evals: bool, continues: bool
     ) -> Choice:
         """Return what `quality` chooses, or the number of rounds if it does not."""
+        features = FeatureOptions(self.cat_method, self.cross_features)
         is_given = self.n_estimators is not None or self.learning_rate is not None
         is_custom_loss = is_custom(self.objective) and self.eval_metric is None
         if self.quality is None or is_given or continues or is_custom_loss:
             rounds = self.n_estimators
             rounds = DEFAULT_ROUNDS if rounds is None else rounds
-            return Choice({}, rounds, self.early_stopping_rounds)
+            recipe = given_features(features, params, dtrain)
+            return Choice({}, rounds, recipe, self.early_stopping_rounds)
         return choose(
             self.quality,
             params,
             dtrain,
+            features=features,
             has_evals=has_evals,
             may_average=not self.callbacks,
             obj=self._custom_objective(),

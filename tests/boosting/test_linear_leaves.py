@@ -17,7 +17,7 @@ import hornbeam
 from hornbeam import DMatrix, ErrorCode
 from hornbeam import export as exporting
 
-LINEAR = {"leaf_model": "linear"}
+LINEAR, CONSTANT = {"leaf_model": "linear"}, {"leaf_model": "constant"}
 
 
 def table(n_rows=600, n_columns=5, missing=0.1, seed=0, dtype=np.float32):
@@ -165,15 +165,15 @@ def test_losses_are_those_of_lightgbm_with_linear_trees():
     rows, labels = table(4000, missing=0.0)
     test, truth = table(2000, missing=0.0, seed=1)
     common = {"learning_rate": 0.1, "max_leaves": 16, "min_child_weight": 20}
-    grown = {**common, "grow_policy": "lossguide", "max_depth": 0}
+    common |= {"grow_policy": "lossguide", "max_depth": 0}
     data = DMatrix(rows, labels)
 
     def rmse(predicted):
         return float(np.sqrt(np.mean((predicted - truth) ** 2)))
 
     ours = [
-        rmse(train({**grown, "leaf_model": model}, data, 60).predict(DMatrix(test)))
-        for model in ("constant", "linear")
+        rmse(train(params, data, 60).predict(DMatrix(test)))
+        for params in ({**common, **CONSTANT}, {**common, "linear_lambda": 1.0})
     ]
     told = {"linear_tree": True, "learning_rate": 0.1, "num_leaves": 16}
     told |= {"linear_lambda": 1.0, "verbose": -1, "num_threads": 1}
@@ -461,9 +461,9 @@ def test_broken_files_are_refused(booster, old, new, said):
 def test_slices_merge_and_average(booster):
     rows = DMatrix(table(seed=4)[0])
     parts = [booster[:2], booster[2:]]
-    merged = hornbeam.merge(parts) if hasattr(hornbeam, "merge") else None
-    if merged is not None:
-        assert merged.digest() == booster.digest()
+    assert hornbeam.merge(parts).digest() == booster.digest()
+    middle = hornbeam.average([parts[0], booster[:2]]).predict(rows)
+    np.testing.assert_allclose(middle, parts[0].predict(rows), rtol=1e-5, atol=1e-6)
     margins = [part.predict(rows).astype(np.float64) for part in parts]
     base = float(booster.model.base_score[0])
     np.testing.assert_allclose(sum(margins) - base, booster.predict(rows), atol=1e-5)
