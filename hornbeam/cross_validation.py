@@ -320,8 +320,8 @@ def new_fold(
         dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
     elif preprocess is None and p.leaf_model == "linear":
         dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
-        bins = data.binned(p.max_bin, p.nthread)
-        dtrain.use_bins(p.max_bin, bins.take(train))
+        binned = data.binned(p.max_bin, p.nthread)
+        dtrain.use_bins(p.max_bin, binned.take(train))
     elif preprocess is None:
         dtrain, dtest = (
             QuantileDMatrix.of_rows(data, rows, p.max_bin, p.nthread)

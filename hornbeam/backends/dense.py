@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientSource, RowSample
-from hornbeam.backends.leaf_regression import LeafFeatures, LeafSlopes
+from hornbeam.backends.interface import (
+    GradientSource,
+    LeafFeatures,
+    LeafSlopes,
+    RowSample,
+)
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.row_state import RowState
 from hornbeam.backends.rows import Rows

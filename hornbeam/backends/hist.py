@@ -14,10 +14,11 @@ from hornbeam.backends.interface import (
     GradientSource,
     GrownTree,
     GrowthLimits,
+    LeafFeatures,
+    LeafSlopes,
     RowSample,
     SplitParams,
 )
-from hornbeam.backends.leaf_regression import LeafFeatures, LeafSlopes
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.tree_grower import TreeGrower, TreeSearch, features_of_task

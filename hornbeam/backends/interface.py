@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.leaf_regression import LeafFeatures, LeafSlopes
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.layout import MIN_GAIN, SplitRules
@@ -35,6 +34,8 @@ __all__ = [
     "GradientSource",
     "GrownTree",
     "GrowthLimits",
+    "LeafFeatures",
+    "LeafSlopes",
     "NoSplitGradients",
     "NodeSumRows",
     "RowSample",
@@ -239,6 +240,45 @@ class GrownTree(NamedTuple):
     sets: NDArray[np.uint64]
     columns: NodeColumns | None = None
     is_beyond: bool = False
+
+
+class LeafFeatures(NamedTuple):
+    """The features that the leaves of a tree are regressed on.
+
+    Attributes
+    ----------
+    data
+        (rows, columns) float32 or float64; NaN is missing.
+    spans
+        (columns, 2): the least value and the range of each column.
+    columns
+        (leaves, features) int64: the columns of each leaf, then -1.
+    """
+
+    data: NDArray[Any]
+    spans: NDArray[np.float64]
+    columns: NDArray[np.int64]
+
+
+class LeafSlopes(NamedTuple):
+    """What the regressions found, each (leaves, features).
+
+    Attributes
+    ----------
+    steps
+        The change of the leaf's weight over the radius of a feature.
+    centres, radii
+        The mean of a feature in the leaf, and its largest distance from there; 0 where
+        it is missing or constant.
+    lows, highs
+        The range of the feature in the leaf.
+    """
+
+    steps: NDArray[np.float64]
+    centres: NDArray[np.float64]
+    radii: NDArray[np.float64]
+    lows: NDArray[np.float64]
+    highs: NDArray[np.float64]
 
 
 class GradientSource(Protocol):

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.interface import LeafFeatures, LeafSlopes
 from hornbeam.kernels.linear_leaves import solve_leaves, sum_products, sum_values
 from hornbeam.kernels.plan import CELLS_PER_ROW
 from hornbeam.kernels.team import Team
 
-__all__ = ["LeafFeatures", "LeafSlopes", "regress_leaves"]
+__all__ = ["regress_leaves"]
 
 Floats = NDArray[np.float64]
-
-
-class LeafFeatures(NamedTuple):
-    """The features that the leaves of a tree are regressed on.
-
-    Attributes
-    ----------
-    data
-        (rows, columns) float32 or float64; NaN is missing.
-    spans
-        (columns, 2): the least value and the range of each column.
-    columns
-        (leaves, features) int64: the columns of each leaf, then -1.
-    """
-
-    data: NDArray[Any]
-    spans: Floats
-    columns: NDArray[np.int64]
-
-
-class LeafSlopes(NamedTuple):
-    """What the regressions found, each (leaves, features).
-
-    Attributes
-    ----------
-    steps
-        The change of the leaf's weight over the radius of a feature.
-    centres, radii
-        The mean of a feature in the leaf, and its largest distance from there; 0 where
-        it is missing or constant.
-    lows, highs
-        The range of the feature in the leaf.
-    """
-
-    steps: Floats
-    centres: Floats
-    radii: Floats
-    lows: Floats
-    highs: Floats
 
 
 def regress_leaves(

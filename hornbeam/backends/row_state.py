@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientSource, RowSample
-from hornbeam.backends.leaf_regression import (
+from hornbeam.backends.interface import (
+    GradientSource,
     LeafFeatures,
     LeafSlopes,
-    regress_leaves,
+    RowSample,
 )
+from hornbeam.backends.leaf_regression import regress_leaves
 from hornbeam.kernels.gradients import LossRows, find_largest, quantise, widen
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.linear_leaves import NodeTerms, add_linear_leaves
@@ -180,9 +181,9 @@ class GradientColumn:
         self, leaf_of: NDArray[np.uint32], features: LeafFeatures, linear_lambda: float
     ) -> LeafSlopes:
         """Return the slopes of each leaf; see `regress_leaves`."""
-        pair = self._pair
-        rules = self._per_unit, features, linear_lambda
-        return regress_leaves(self._team, leaf_of, *pair, *rules)
+        g, h = self._pair
+        units = self._per_unit
+        return regress_leaves(self._team, leaf_of, g, h, units, features, linear_lambda)
 
 
 class RowState:

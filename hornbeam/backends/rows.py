@@ -14,8 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientSource, NoSplitGradients, RowSample
-from hornbeam.backends.leaf_regression import LeafFeatures, LeafSlopes
+from hornbeam.backends.interface import (
+    GradientSource,
+    LeafFeatures,
+    LeafSlopes,
+    NoSplitGradients,
+    RowSample,
+)
 from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.kernels.linear_leaves import NodeTerms

@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import EVERY_FEATURE, Backend, RowSample, SplitParams
-from hornbeam.backends.leaf_regression import LeafFeatures, LeafSlopes
+from hornbeam.backends.interface import (
+    EVERY_FEATURE,
+    Backend,
+    LeafFeatures,
+    LeafSlopes,
+    RowSample,
+    SplitParams,
+)
 from hornbeam.backends.margin_rows import MarginRows
 from hornbeam.backends.row_state import run_rows
 from hornbeam.binning.layout import PerTreeBins, SparseBins

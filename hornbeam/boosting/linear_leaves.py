@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import Backend
-from hornbeam.backends.leaf_regression import LeafFeatures
+from hornbeam.backends.interface import Backend, LeafFeatures
 from hornbeam.boosting.margins import block_of, check_values
 from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.dmatrix import DMatrix

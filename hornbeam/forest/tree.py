@@ -164,7 +164,7 @@ def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
     """
     starts = np.zeros(len(trees) + 1, np.int64)
     np.cumsum([tree.n_nodes for tree in trees], out=starts[1:])
-    columns = {
+    columns: dict[str, Any] = {
         name: np.concatenate(
             [getattr(tree, name) for tree in trees] or [np.empty(0, dtype)],
             dtype=dtype,
