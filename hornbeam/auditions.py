@@ -22,11 +22,12 @@ from hornbeam.params import Parameters
 
 __all__ = ["Candidate", "Objective", "Proposal", "Trial", "audition", "best_of"]
 
-#: The rounds of a race, after how many of them a challenger must not be behind, and the
-#: share by which it has to be better at the end.
+#: The rounds of a race, and the share by which most challengers have to be better then.
 _RACE_ROUNDS = 25
-_HEAT_ROUNDS = 10
 _RACE_MARGIN = 0.01
+#: A challenger goes on if it is better by so much after the first rounds.
+_HEAT_ROUNDS = 10
+_HEAT_MARGIN = 0.005
 #: Formulas are screened by so many trees of this depth, on at most so many rows.
 _SCREENED_ROUNDS = 10
 _SCREENED_DEPTH = 4
@@ -73,6 +74,8 @@ class Candidate:
         The parameters that are chosen.
     recipe
         The derived features; None: there are none.
+    margin
+        The share by which it has to be better than a leader.
     metric
         The name of the metric.
     rounds
@@ -84,9 +87,13 @@ class Candidate:
     """
 
     def __init__(
-        self, trial: Trial, params: dict[str, Any], recipe: Recipe | None = None
+        self,
+        trial: Trial,
+        params: dict[str, Any],
+        recipe: Recipe | None = None,
+        margin: float = _RACE_MARGIN,
     ) -> None:
-        self.params, self.recipe = params, recipe
+        self.params, self.recipe, self.margin = params, recipe, margin
         self.metric = ""
         self.rounds = self._next_measure = 0
         self.scores: dict[int, float] = {}
@@ -105,14 +112,16 @@ class Candidate:
             self._models.divide_threads(Parameters.resolve(all_params).nthread)
 
     def variant(
-        self, params: Mapping[str, Any] | None = None, recipe: Recipe | None = None
+        self,
+        params: Mapping[str, Any] | None = None,
+        recipe: Recipe | None = None,
+        margin: float = _RACE_MARGIN,
     ) -> Candidate:
         """Return an untrained candidate with other parameters or further formulas."""
         if self.recipe is not None and recipe is not None:
             recipe = self.recipe.with_more(recipe)
-        return Candidate(
-            self._trial, {**self.params, **(params or {})}, recipe or self.recipe
-        )
+        params = {**self.params, **(params or {})}
+        return Candidate(self._trial, params, recipe or self.recipe, margin)
 
     def train(self, patience: int, max_rounds: int) -> None:
         """Add rounds until the score has not improved for as many as `patience`."""
@@ -204,8 +213,8 @@ def audition(
     """Return the leader after the races against all challengers.
 
     Each proposal is asked when the leader has the rounds of a race, so that it can
-    build on its trees and its parameters. A challenger that is behind after the first
-    rounds goes no further.
+    build on its trees and its parameters. A challenger that is not ahead after the
+    first rounds goes no further.
     """
     rounds = min(_RACE_ROUNDS, max_rounds)
     heat = min(_HEAT_ROUNDS, max_rounds)
@@ -216,10 +225,11 @@ def audition(
         if challenger is None:
             continue
         challenger.train(rounds, heat)
-        if not challenger.is_better(challenger.scores[heat], leader.scores[heat]):
+        scores = challenger.scores[heat], leader.scores[heat]
+        if not challenger.is_better(*scores, _HEAT_MARGIN):
             continue
         challenger.train(rounds, rounds)
-        if challenger.leads(leader, _RACE_MARGIN):
+        if challenger.leads(leader, challenger.margin):
             leader = challenger
     return leader
 

@@ -67,8 +67,10 @@ _CONSTRAINTS = ("monotone_constraints", "interaction_constraints", "feature_cost
 _ROWS_OF_CROSSES = 2000
 #: Of all crosses so many are tried together.
 _MOST_CROSSES = 6
-#: Categorical columns of so many levels or more are tried as target statistics.
-_LEVELS_OF_STATISTICS = 10
+#: They have to be better by this share: they were the best of many on few rows.
+_CROSSES_MARGIN = 0.02
+#: The mean labels of levels are tried for columns of so many levels or more.
+_LEVELS_OF_MEANS = 50
 
 
 class Quality(NamedTuple):
@@ -327,12 +329,12 @@ def _feature_proposals(
     columns = [
         feature
         for feature, levels in enumerate(schema.categories.names)
-        if levels is not None and len(levels) >= _LEVELS_OF_STATISTICS
+        if levels is not None and len(levels) >= _LEVELS_OF_MEANS
     ]
     is_one = dtrain.info["label"] is not None and dtrain.n_targets == 1
     if features.cat_method == "auto" and columns and is_one:
         formulas = target_means(schema, columns, _classes(objective))
-        recipe = Recipe(formulas, tuple(columns), p.seed)
+        recipe = Recipe(formulas, (), p.seed)
         yield partial(Candidate.variant, recipe=recipe)
     if features.cross_features == "auto" and dtrain.n_rows >= _ROWS_OF_CROSSES:
         yield partial(_crossed, schema=schema, seed=p.seed)
@@ -344,7 +346,9 @@ def _crossed(leader: Candidate, schema: Schema, seed: int) -> Candidate | None:
     if not formulas:
         return None
     screened = leader.screened(Recipe(formulas, (), seed), _MOST_CROSSES)
-    return None if screened is None else leader.variant(recipe=screened)
+    if screened is None:
+        return None
+    return leader.variant(recipe=screened, margin=_CROSSES_MARGIN)
 
 
 def _derived(recipe: Recipe | None) -> dict[str, Any]:
