@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
+DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
 # One more than cores: tests wait for processes and clusters.
 WORKERS ?= $(shell expr $$(nproc) + 1)
@@ -48,8 +49,14 @@ $(BENCH_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
+# The demo needs a part of what the tests need.
+$(DEMO_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	@test -e $(INSTALLED) \
+		|| $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[demo]'
+	@touch $@
+
 .PHONY: demo
-demo: $(INSTALLED)  ## train on 336,776 flights, predict, save, draw the learning curve
+demo: $(DEMO_INSTALLED)  ## train on 336,776 flights, predict, save, write a report
 	$(BIN)/python examples/flights.py
 
 .PHONY: browser
@@ -83,6 +90,15 @@ wheel: $(INSTALLED)  ## build dist/: the wheel with compiled kernels, that witho
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/auditwheel show dist/*manylinux*.whl
 	$(BIN)/abi3audit dist/*manylinux*.whl
+
+.PHONY: release-check
+release-check: wheel  ## build, check the metadata, install in an empty environment, train
+	$(BIN)/twine check --strict dist/*
+	rm -rf build/release && $(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --quiet --constraint constraints.txt \
+		"$$(ls dist/*manylinux*.whl)[cli]"
+	build/release/bin/python examples/first_model.py
+	build/release/bin/hornbeam info
 
 .PHONY: test-wheel
 test-wheel: wheel  ## install the wheel without Numba, and run the tests there
@@ -122,9 +138,10 @@ pages: $(INSTALLED)  ## write anew what the examples of the documentation print 
 	$(BIN)/python tests/pages.py
 
 .PHONY: lint
-lint: $(INSTALLED)  ## look for mistakes and for files that are not formatted
+lint: $(INSTALLED)  ## look for mistakes, files that are not formatted, and misspellings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 
 .PHONY: format
 format: $(INSTALLED)  ## format every file, and mend what can be mended

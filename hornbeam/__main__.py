@@ -12,7 +12,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line; a user error prints one line and exits with code 2."""
     try:
-        from hornbeam.cli import app
+        from hornbeam.cli.app import app
 
         app(prog_name="hornbeam")
     except (HornbeamError, OSError) as error:

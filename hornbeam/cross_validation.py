@@ -21,7 +21,7 @@ from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.features.matrix import DerivedMatrix, Recipe, derived_fold
+from hornbeam.features.matrix import DerivedMatrix, Recipe, derived, derived_fold
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
@@ -309,15 +309,18 @@ def new_fold(
     """
     p = Parameters.resolve(params)
     if isinstance(data, DerivedMatrix):
-        data, recipe = data.raw, data.recipe
-    if recipe is not None:
+        recipe, data = data.recipe, data.raw
+    needs_values = p.booster == "gblinear" or p.method() != "hist"
+    if recipe is not None and preprocess is None and not needs_values:
         bins = derived_fold(
             *(data, recipe, train, test, p.max_bin, p.nthread),
             with_values=p.leaf_model == "linear",
         )
         return Fold(Booster(params, [bins[0]]), *bins)
-    if preprocess is None and (p.booster == "gblinear" or p.method() != "hist"):
+    if preprocess is None and needs_values:
         dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
+        if recipe is not None:
+            dtrain = derived(dtrain, recipe)
     elif preprocess is None and p.leaf_model == "linear":
         dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
         binned = data.binned(p.max_bin, p.nthread)

@@ -64,13 +64,15 @@ _FEW_ROWS_OF_LEAF = 2
 #: Parameters that say what trees may do with some features.
 _CONSTRAINTS = ("monotone_constraints", "interaction_constraints", "feature_costs")
 #: Crosses of features are tried of so many rows or more.
-_ROWS_OF_CROSSES = 2000
+_ROWS_OF_CROSSES = 4000
 #: Of all crosses so many are tried together.
 _MOST_CROSSES = 6
 #: They have to be better by this share: they were the best of many on few rows.
 _CROSSES_MARGIN = 0.02
 #: The mean labels of levels are tried for columns of so many levels or more.
 _LEVELS_OF_MEANS = 50
+#: More of them, as of many classes, are not worth their time.
+_MOST_MEANS = 20
 
 
 class Quality(NamedTuple):
@@ -249,6 +251,12 @@ def given_features(
     features.check()
     if features.cat_method != "ordered_target" and not features.formulas:
         return None
+    if not isinstance(dtrain, DMatrix):
+        raise ParameterError(
+            "on a cluster no features are derived; leave cross_features and "
+            "cat_method out",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        )
     given = {name: value for name, value in params.items() if value is not None}
     p = Parameters.resolve(given)
     for name in _CONSTRAINTS:
@@ -332,8 +340,8 @@ def _feature_proposals(
         if levels is not None and len(levels) >= _LEVELS_OF_MEANS
     ]
     is_one = dtrain.info["label"] is not None and dtrain.n_targets == 1
-    if features.cat_method == "auto" and columns and is_one:
-        formulas = target_means(schema, columns, _classes(objective))
+    formulas = target_means(schema, columns, _classes(objective))
+    if features.cat_method == "auto" and is_one and 0 < len(formulas) <= _MOST_MEANS:
         recipe = Recipe(formulas, (), p.seed)
         yield partial(Candidate.variant, recipe=recipe)
     if features.cross_features == "auto" and dtrain.n_rows >= _ROWS_OF_CROSSES:

@@ -90,6 +90,7 @@ def train(
     )
     if evals_result is not None:
         evals_result.update(log.history)
+    booster.history = log.history
     return booster.reset()
 
 

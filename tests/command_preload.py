@@ -7,7 +7,8 @@ import numpy as np
 import hornbeam
 
 for name in (
-    *("hornbeam.cli", "duckdb", "pyarrow.csv", "pyarrow.parquet", "pydantic"),
+    *("hornbeam.cli.app", "hornbeam.cli.training", "duckdb", "pydantic"),
+    *("pyarrow.csv", "pyarrow.parquet"),
     *("scipy.sparse", "sklearn.datasets"),
 ):
     import_module(name)

@@ -177,7 +177,7 @@ def run_command(*words: str) -> Callable[[Path], None]:
     """Return a call of the command line; {} in a word is the folder."""
 
     def run(folder: Path) -> None:
-        from hornbeam.cli import app
+        from hornbeam.cli.app import app
 
         arguments = [word.format(folder) for word in words]
         app(arguments, standalone_mode=False)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import command
 
 import hornbeam
 
@@ -29,3 +30,9 @@ def test_the_demo(tmp_path):
     booster = hornbeam.Booster(model_file=tmp_path / "demo-output" / "flights.ubj")
     assert "EWR" in booster.get_categories().of(booster.feature_names.index("origin"))
     assert (tmp_path / "demo-output" / "learning-curve.png").stat().st_size > 10_000
+    assert "<html" in (tmp_path / "demo-output" / "flights.html").read_text()
+    line = next(line for line in done.stdout.splitlines() if "hornbeam predict" in line)
+    _, *arguments = line.split()
+    predicted = command(*arguments, cwd=tmp_path)
+    assert predicted.returncode == 0, predicted.stderr
+    assert len(predicted.stdout.splitlines()) == 1001

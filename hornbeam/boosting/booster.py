@@ -106,8 +106,17 @@ class Booster:
             if cache:
                 self._learner.set_features(cache[0])
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model.summary()})"
+
+    def _repr_html_(self) -> str:
+        found: str = extension("booster_html")(self)
+        return found
+
     def _compose(self, parameters: Parameters) -> None:
         """Create the parts of the booster."""
+        #: The scores of the training, by data and metric; empty for a loaded model.
+        self.history: Mapping[str, Mapping[str, Any]] = {}
         learner = Learner(parameters)
         predictor = Predictor(learner)
         cache = MarginCache(learner, predictor)

@@ -279,7 +279,11 @@ class Learner:
                 )
             return data
         unseen = unseen or self.params.unseen
-        aligned = data.like(self.schema(validate_features), unseen)
+        return self._with_derived(data.like(self.schema(validate_features), unseen))
+
+    def _with_derived(self, aligned: DMatrix) -> DMatrix:
+        """Return a matrix of the model's columns with its derived features."""
+        model = self.model
         if model.derived is None:
             return aligned
         return with_derived(aligned, model.derived, not model.exact_features)

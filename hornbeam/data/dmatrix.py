@@ -25,6 +25,7 @@ from hornbeam.data.saved import save_table
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.lazy import extension
 from hornbeam.params import Parameters
 
 __all__ = ["DMatrix", "DataSplitMode", "categorical", "column_order"]
@@ -171,6 +172,22 @@ class DMatrix(MetaInfoAccessors):
             for name, values in self.info.fields().items():
                 if fields.get(name) is table.info.get(name, values):
                     table.info[name] = values
+
+    def __repr__(self) -> str:
+        facts = [f"{self.n_rows:,} rows x {self.n_features:,} columns"]
+        categorical = (self.feature_types or []).count("c")
+        if categorical:
+            facts.append(f"{categorical:,} categorical")
+        if self.table.is_stream:
+            facts.append("read in batches")
+        if self._cache_options is not None:
+            facts.append("bins in external memory")
+        facts += self.info.fields()
+        return f"{type(self).__name__}({', '.join(facts)})"
+
+    def _repr_html_(self) -> str:
+        found: str = extension("matrix_html")(self)
+        return found
 
     @staticmethod
     def of_table(table: Table, fields: Mapping[str, Any]) -> DMatrix:

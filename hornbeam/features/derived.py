@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from hornbeam.data.categories import Categories
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
-from hornbeam.features.formulas import Columns, Formula, names_of
+from hornbeam.features.formulas import Formula, names_of
+from hornbeam.features.level_means import Columns
 
 __all__ = ["DerivedFeatures", "DerivedTable", "as_column"]
 
@@ -42,7 +44,11 @@ class DerivedFeatures:
     def schema(self, raw: Schema) -> Schema:
         """Return the schema of the columns of the data and the derived ones."""
         names, more = names_of(raw), len(self.formulas)
-        names = [*names, *(formula.text(names) for formula in self.formulas)]
+        for text in [formula.text(names) for formula in self.formulas]:
+            # The average of models has a formula with the means of each.
+            copies = (f"{text} ({number})" for number in count(2))
+            every = chain([text], copies)
+            names = [*names, next(name for name in every if name not in names)]
         types = None if raw.types is None else [*raw.types, *["float"] * more]
         categories = raw.categories
         if not categories.empty():

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,7 +218,7 @@ _MEAN = re.compile(r"mean\(label(?: = (\d+))? \| (.*)\)", re.DOTALL)
 _EXAMPLES = "'a - b', 'a * b', 'a / b', 'a - mean(a | c)' or 'mean(label | c)'"
 
 
-def parse(text: str, schema: Schema) -> Formula:
+def parse(text: Any, schema: Schema) -> Formula:
     """Return the formula that a text writes, without its means.
 
     Parameters

@@ -135,7 +135,6 @@ def _sums(
     levels: NDArray[np.int64], values: Floats, weights: Floats, cells: int
 ) -> tuple[Floats, Floats]:
     """Return the weighted sum of each level and its weight, added row by row."""
-    return (
-        np.bincount(levels, weights * values, cells),
-        np.bincount(levels, weights, cells),
-    )
+    sums: Floats = np.bincount(levels, weights * values, cells).astype(np.float64)
+    counts: Floats = np.bincount(levels, weights, cells).astype(np.float64)
+    return sums, counts

@@ -88,9 +88,10 @@ def target_means(
     labels = ["label"]
     if n_classes > 2:
         labels = [f"label = {number}" for number in range(1, n_classes)]
-    return tuple(
+    found = (
         f"mean({label} | {names[column]})" for column in columns for label in labels
     )
+    return tuple(text for text in found if text not in names)
 
 
 def cross_features(schema: Schema, gains: Mapping[str, float]) -> tuple[str, ...]:
@@ -109,14 +110,13 @@ def cross_features(schema: Schema, gains: Mapping[str, float]) -> tuple[str, ...
     numbers = [name for name in ranked if not is_categorical(schema, places[name])]
     groups = [name for name in ranked if is_categorical(schema, places[name])]
     pairs = list(combinations(numbers[:_CROSSED], 2))
-    return (
-        *(f"{a} {sign} {b}" for sign in "-*/" for a, b in pairs),
-        *(
-            f"{a} - mean({a} | {c})"
-            for a in numbers[:_DEVIATING]
-            for c in groups[:_GROUPING]
-        ),
-    )
+    found = [f"{a} {sign} {b}" for sign in "-*/" for a, b in pairs]
+    found += [
+        f"{a} - mean({a} | {c})"
+        for a in numbers[:_DEVIATING]
+        for c in groups[:_GROUPING]
+    ]
+    return tuple(text for text in found if text not in places)
 
 
 #: The default: features are tried.

@@ -15,6 +15,7 @@ from hornbeam.data.categories import NO_CATEGORIES, Categories
 from hornbeam.data.schema import Schema
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.features.derived import DerivedFeatures
+from hornbeam.features.formulas import Formula
 from hornbeam.forest.tree import Tree
 
 __all__ = [
@@ -35,7 +36,7 @@ def _default_config() -> dict[str, dict[str, str]]:
     return {"reg_loss_param": {"scale_pos_weight": "1"}}
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Model:
     """Trees in boosting order, and the parameters that turn margins into predictions.
 
@@ -116,6 +117,23 @@ class Model:
     double_scores: bool = False
     unseen_missing: bool = False
 
+    def __repr__(self) -> str:
+        return f"Model({self.summary()})"
+
+    def summary(self) -> str:
+        """Return the objective and the sizes of the model, in one line."""
+        facts: dict[str, object] = {"objective": repr(self.objective)}
+        if self.linear is None:
+            facts |= {"rounds": self.n_rounds, "trees": len(self.trees)}
+        else:
+            facts |= {"booster": "'gblinear'", "rounds": self.linear.rounds}
+        facts["features"] = self.num_feature
+        if self.n_outputs > 1:
+            facts["outputs"] = self.n_outputs
+        if "best_iteration" in self.attributes:
+            facts["best_iteration"] = self.attributes["best_iteration"]
+        return ", ".join(f"{name}={value}" for name, value in facts.items())
+
     @property
     def n_rounds(self) -> int:
         if self.linear is not None:
@@ -152,6 +170,11 @@ class Model:
             self.feature_types or None,
             self.categories,
         )
+
+    @property
+    def formulas(self) -> tuple[Formula, ...]:
+        """The formulas of the derived features."""
+        return () if self.derived is None else self.derived.formulas
 
     @property
     def raw_schema(self) -> Schema:
@@ -342,6 +365,7 @@ def average_models(models: Sequence[Model]) -> Model:
     """Return a model whose margins are the mean of those of all models.
 
     A round has the trees of that round of all models, as a round of a boosted forest.
+    Derived features may differ; the average has those of all models.
 
     Raises
     ------
@@ -349,6 +373,7 @@ def average_models(models: Sequence[Model]) -> Model:
         If the models differ in objective, features, outputs, base score or number of
         rounds, or are linear.
     """
+    models = _with_all_formulas(models)
     first = models[0]
     averaged = first.without_rounds()
     averaged.num_parallel_tree = first.num_parallel_tree * len(models)
@@ -376,6 +401,39 @@ def average_models(models: Sequence[Model]) -> Model:
             weights[order],
         )
     return averaged
+
+
+def _with_all_formulas(models: Sequence[Model]) -> list[Model]:
+    """Return the same models with the derived features of all of them."""
+    raw, named = models[0].raw_schema, models[0].derived and models[0].derived.named
+    formulas = dict.fromkeys(formula for model in models for formula in model.formulas)
+    if all(len(model.formulas) == len(formulas) for model in models):
+        return list(models)
+    features = DerivedFeatures(tuple(formulas), bool(named))
+    schema = features.schema(raw)
+    places = {formula: raw.n_features + place for place, formula in enumerate(formulas)}
+    changed = []
+    for model in models:
+        if model.raw_schema != raw:
+            return list(models)  # the error tells what differs
+        place = [*range(raw.n_features), *(places[own] for own in model.formulas)]
+        moved = np.array(place, np.int32)
+        part = model.copy()
+        part.trees = [_with_features(tree, moved) for tree in model.trees]
+        part.num_feature, part.derived = schema.n_features, features
+        part.feature_names = schema.names or []
+        part.feature_types = schema.types or []
+        part.categories = schema.categories
+        changed.append(part)
+    return changed
+
+
+def _with_features(tree: Tree, places: NDArray[np.int32]) -> Tree:
+    """Return a tree whose splits are on the features at other places."""
+    feature = tree.feature.copy()
+    is_split = tree.left >= 0
+    feature[is_split] = places[feature[is_split]]
+    return replace(tree, feature=feature)
 
 
 def _scaled(tree: Tree, parts: int) -> Tree:

@@ -55,7 +55,7 @@ class LeafTerms(NamedTuple):
         return self._replace(terms=terms)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Tree:
     """The nodes of one tree. Node 0 is the root.
 
@@ -109,6 +109,9 @@ class Tree:
     cover: NDArray[np.float32]
     weight: NDArray[np.float32]
     terms: LeafTerms | None = None
+
+    def __repr__(self) -> str:
+        return f"Tree(leaves={self.n_leaves}, depth={self.depth()})"
 
     @property
     def n_nodes(self) -> int:

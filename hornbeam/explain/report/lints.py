@@ -7,16 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hornbeam.boosting.booster import Booster
+from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import listed
 from hornbeam.explain.report.curves import Curves
 from hornbeam.explain.report.drift import Drift, Duplicates
 from hornbeam.explain.report.groups import feature_name, short
 from hornbeam.explain.report.importances import Importances
-from hornbeam.explain.report.leakage import FeatureLeakage
-from hornbeam.explain.report.rows import Floats, Rows
+from hornbeam.explain.report.leakage import FeatureLeakage, leakage_of
+from hornbeam.explain.report.rows import Floats, Rows, read_rows
 from hornbeam.explain.report.task import Task
+from hornbeam.params import Parameters
 
-__all__ = ["Lint", "lints_of"]
+__all__ = ["Lint", "lints_of", "lints_of_columns"]
+
+#: Rows that columns are judged by before training.
+_SAMPLED = 20_000
 
 #: Score from which a single feature nearly determines the label.
 _TELLING = {"AUC": 0.98, "R² of ranks": 0.98, "share of the entropy": 0.95}
@@ -111,6 +117,17 @@ def lints_of(
         *_unused(importances),
     ]
     return sorted(found, key=lambda lint: lint.level != "warning")
+
+
+def lints_of_columns(data: DMatrix, params: Parameters, seed: int = 0) -> list[Lint]:
+    """Return the findings about columns that need no model: leaks, ids, constants.
+
+    They are those of a sample of the rows.
+    """
+    booster = Booster(params.changed(), [data])
+    rows = read_rows("training", booster, data, _SAMPLED, seed)
+    task = Task(booster.objective.task, booster.objective, [], None, [])
+    return [*_leaks(rows, leakage_of(rows, task, seed)), *_ids(rows), *_constants(rows)]
 
 
 def _leaks(rows: Rows, leakage: list[FeatureLeakage]) -> Iterator[Lint]:

@@ -1,57 +1,44 @@
-"""The command line: train, predict, evaluate, report, inspect, export, warmup, info."""
+"""The commands and their options."""
 
 from __future__ import annotations
 
 import json
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
-
-# The names of these packages are loaded on first use, so that --help stays fast.
-import hornbeam
-import hornbeam.explain.report
-from hornbeam import __version__
-from hornbeam.data.sources.batches import Place
-from hornbeam.errors import DataError, ErrorCode, ParameterError, require
-from hornbeam.files import naming, replacing
-from hornbeam.installation import describe
-from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
-
-for module in ("typer", "rich", "pyarrow"):
-    require(module, "cli", "the command line")
-
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+# The names of these packages are loaded on first use, so that --help stays fast.
+import hornbeam
+import hornbeam.cli
+import hornbeam.explain.report
+from hornbeam import __version__
+from hornbeam.cli.classes import classes_of, encode_label
+from hornbeam.cli.predictions import best_rounds, predictions, write
+from hornbeam.cli.rows import Task, matrix_of, meta_columns, open_source, select
+from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.files import naming
+from hornbeam.installation import describe
+from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
+
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
     from hornbeam.data.dmatrix import DMatrix
-    from hornbeam.data.sources.batches import Source
 
 __all__ = ["app"]
 
-#: Names of columns by argument of a matrix, such as {"label": "price"}.
-MetaColumns: TypeAlias = dict[str, Any]
-
-#: Parameters that must not change the bytes of a model file.
-NOT_SAVED = {"nthread", "device", "verbosity"}
-
 app = typer.Typer(
     help="Gradient boosted trees, the same model on any number of threads.",
+    epilog="Exit codes: 0 success, 2 bad input (one line on stderr says what to mend), "
+    "130 interrupted, 1 a fault of Hornbeam.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -106,6 +93,13 @@ BaseMargin = Annotated[
 ]
 
 
+def _complete_parameter(incomplete: str) -> list[str]:
+    """Return the parameters that begin with what was typed, for shells."""
+    return [
+        f"{row.name}=" for row in parameter_table() if row.name.startswith(incomplete)
+    ]
+
+
 def _parameters_help() -> str:
     """Return the table of parameters, as lines that typer does not wrap."""
     lines = ["\b", "Parameters, with their defaults:"]
@@ -121,18 +115,37 @@ def train(
     data: Data,
     settings: Annotated[
         list[str] | None,
-        typer.Argument(help="Parameters, such as max_depth=4.", metavar="KEY=VALUE"),
+        typer.Argument(
+            help="Parameters, such as max_depth=4.",
+            metavar="KEY=VALUE",
+            autocompletion=_complete_parameter,
+        ),
     ] = None,
     *,
     target: Target = None,
-    model: Annotated[Path, typer.Option(help="Where to save: .ubj or .json.")],
+    model: Annotated[Path, typer.Option(help="Where to save: .ubj or .json.")] = Path(
+        "model.ubj"
+    ),
+    task: Annotated[
+        Task | None, typer.Option(help="The task. Default: the target column tells.")
+    ] = None,
+    quality: Annotated[
+        str,
+        typer.Option(
+            help="How much time to spend on finding parameters and rounds: fast, auto, "
+            "best, or none for 100 rounds at XGBoost's learning rate. Nothing is "
+            "sought if --rounds or learning_rate is given."
+        ),
+    ] = "auto",
     valid: Annotated[str | None, typer.Option(help="Data to evaluate on.")] = None,
     database: Database = None,
     params: Annotated[
         list[str] | None,
         typer.Option(help="Parameters: a .json or .toml file, or key=value."),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="The number of boosting rounds.")] = 100,
+    rounds: Annotated[
+        int | None, typer.Option(help="The number of boosting rounds.")
+    ] = None,
     early_stopping: Annotated[
         int | None,
         typer.Option(help="Stop after this many rounds without a better --valid."),
@@ -157,8 +170,13 @@ def train(
         typer.Option(help="The memory limit with --cache, such as 2GB."),
     ] = None,
 ) -> None:
-    """Train a model on DATA and save it."""
-    parameters = Parameters.resolve(_settings([*(params or ()), *(settings or ())]))
+    """Train a model on DATA and save it.
+
+    The target column tells the task: text, booleans and few whole numbers are classes,
+    other numbers are values.
+    """
+    params_given = _settings([*(params or ()), *(settings or ())])
+    Parameters.resolve(params_given)
     _check_destination(model, (".ubj", ".json"))
     if early_stopping is not None and valid is None:
         raise ParameterError(
@@ -170,68 +188,29 @@ def train(
             "--memory-limit needs a folder on disk; pass --cache",
             code=ErrorCode.MISSING_PARAMETER,
         )
-
-    columns = _meta_columns(
-        label=target,
-        weight=weight,
-        qid=group,
-        label_lower_bound=label_lower_bound,
-        label_upper_bound=label_upper_bound,
-        base_margin=base_margin,
-    )
-    start = perf_counter()
-    source = _open(data, database)
-    features = _features(source, columns, drop or ())
-
-    def matrix_of(rows: Source, name: str, **options: Any) -> DMatrix:
-        if not cache:
-            return _matrix(rows, columns)
-        matrix = hornbeam.ExtMemQuantileDMatrix(
-            rows,
-            cache=[folder / name for folder in cache],
-            memory_limit=memory_limit,
-            max_bin=parameters.max_bin,
-            nthread=parameters.nthread,
-            **columns,
-            **options,
+    hornbeam.cli.run(
+        hornbeam.cli.Job(
+            data,
+            dict(params_given),
+            meta_columns(
+                label=target,
+                weight=weight,
+                qid=group,
+                label_lower_bound=label_lower_bound,
+                label_upper_bound=label_upper_bound,
+                base_margin=base_margin,
+            ),
+            model,
+            valid,
+            database,
+            task,
+            None if quality == "none" else quality,
+            rounds,
+            early_stopping,
+            drop or (),
+            cache or (),
+            memory_limit,
         )
-        return _check_labels(matrix, rows)
-
-    dtrain = matrix_of(features, "train")
-    evals = []
-    if valid is not None:
-        names = dtrain.feature_names
-        valid_source = _select(_open(valid, database), names, columns)
-        dvalid = matrix_of(valid_source, "valid", ref=dtrain, unseen=parameters.unseen)
-        if dvalid.table.is_stream:
-            # It is evaluated in every round, so its bins are kept in memory.
-            dvalid = hornbeam.QuantileDMatrix(
-                valid_source,
-                ref=dtrain,
-                max_bin=parameters.max_bin,
-                unseen=parameters.unseen,
-                **columns,
-            )
-        evals = [(dvalid, "valid")]
-    booster = hornbeam.train(
-        parameters.changed(),
-        dtrain,
-        rounds,
-        evals=evals,
-        early_stopping_rounds=early_stopping,
-        verbose_eval=False,
-        callbacks=[hornbeam.ProgressBar(rounds)],
-    )
-    saved = {k: v for k, v in parameters.changed().items() if k not in NOT_SAVED}
-    booster.set_attr(**{ATTRIBUTE: json.dumps(saved)})
-    booster.save_model(model)
-
-    best = booster.attr("best_score")
-    _say(
-        f"{booster.num_boosted_rounds()} rounds on {dtrain.n_rows:,} rows and "
-        f"{dtrain.n_features:,} columns in {perf_counter() - start:.1f} s"
-        + (f", best score {float(best):.5f}" if best is not None else "")
-        + f"; model {booster.digest()[:12]} saved to {model}"
     )
 
 
@@ -242,7 +221,7 @@ def predict(
     model: ModelIn,
     output: Annotated[
         Path | None,
-        typer.Option(help="Where to write: .csv or .parquet; CSV to stdout if absent."),
+        typer.Option(help="Where to write: .csv or .parquet; - is stdout, as CSV."),
     ] = None,
     margin: Annotated[
         bool,
@@ -253,19 +232,14 @@ def predict(
     unseen: Unseen = None,
 ) -> None:
     """Predict the rows of DATA with a saved model."""
+    if output == Path("-"):
+        output = None
     if output is not None:
         _check_destination(output, (".csv", ".parquet"))
     booster = _load(model, unseen)
-    columns = _meta_columns(base_margin=base_margin)
-    source = _select(_open(data, database), _feature_columns(booster), columns)
-    tables = _predictions(booster, source, columns, margin)
-    if output is None:
-        _write_csv(tables, sys.stdout.buffer)
-        return
-    write = _write_parquet if output.suffix == ".parquet" else _write_csv
-    # An existing file is replaced only after all predictions are written.
-    with replacing(output) as sink:
-        write(tables, sink)
+    columns = meta_columns(base_margin=base_margin)
+    source = select(open_source(data, database), _feature_columns(booster), columns)
+    write(predictions(booster, source, columns, margin), output)
 
 
 @app.command()
@@ -290,7 +264,7 @@ def evaluate(
     booster = _load(model, unseen)
     if metric:
         booster.set_param("eval_metric", metric)
-    columns = _meta_columns(
+    columns = meta_columns(
         label=target,
         weight=weight,
         qid=group,
@@ -298,9 +272,9 @@ def evaluate(
         label_upper_bound=label_upper_bound,
         base_margin=base_margin,
     )
-    source = _select(_open(data, database), _feature_columns(booster), columns)
-    matrix = _matrix(source, columns)
-    begin, end = _best_rounds(booster)
+    source = select(open_source(data, database), _feature_columns(booster), columns)
+    matrix = matrix_of(*encode_label(source, columns, classes_of(booster)))
+    begin, end = best_rounds(booster)
     if end:
         booster = booster[begin:end]
     for name, score in booster.measure([(matrix, "data")]):
@@ -355,7 +329,7 @@ def report(
         )
     _check_destination(output, (".html", ".htm"))
 
-    columns = _meta_columns(
+    columns = meta_columns(
         label=target,
         weight=weight,
         qid=group,
@@ -366,16 +340,21 @@ def report(
     start = perf_counter()
     booster = _load(model)
 
-    def matrix_of(rows: str) -> DMatrix:
-        source = _open(rows, database)
-        return _matrix(_select(source, _feature_columns(booster), columns), columns)
+    classes = classes_of(booster)
+    if class_names is None and classes is not None:
+        class_names = [str(name) for name in classes]
+
+    def read(data: str) -> DMatrix:
+        source = open_source(data, database)
+        rows = select(source, _feature_columns(booster), columns)
+        return matrix_of(*encode_label(rows, columns, classes))
 
     evaluated, trained_on = (data, train) if valid is None else (valid, data)
     with Console(stderr=True).status("reading") as status:
         hornbeam.explain.report.report(
             booster,
-            matrix_of(evaluated),
-            None if trained_on is None else matrix_of(trained_on),
+            read(evaluated),
+            None if trained_on is None else read(trained_on),
             path=output,
             class_names=class_names,
             title=title,
@@ -439,13 +418,42 @@ def export(
     _check_destination(output, (".onnx", ".c", ".py", ".json", ".ubj"))
     booster = _load(model)
     options = {"output_margin": True} if margin else {}
-    if _has_class_labels(booster):
+    if classes_of(booster) is not None:
         classifier = hornbeam.HornbeamClassifier()
         classifier.load_model(model)
         classifier.export(output, **options)
     else:
-        booster.export(output, iteration_range=_best_rounds(booster), **options)
+        booster.export(output, iteration_range=best_rounds(booster), **options)
     _say(f"{booster.digest()[:12]} exported to {output}")
+
+
+@app.command()
+def params(
+    word: Annotated[
+        str | None, typer.Argument(help="A name, or a part of one or of its meaning.")
+    ] = None,
+) -> None:
+    """List the parameters of training, or those that WORD finds."""
+    rows = [
+        row
+        for row in parameter_table()
+        if word is None
+        or any(
+            word.lower() in text.lower() for text in (row.name, *row.aliases, row.help)
+        )
+    ]
+    if not rows:
+        raise ParameterError(
+            f"no parameter has {word!r} in its names or its meaning; "
+            "hornbeam params lists all",
+            code=ErrorCode.UNKNOWN_PARAMETER,
+        )
+    for row in rows:
+        typer.echo(", ".join([row.name, *row.aliases]))
+        facts = [f"default {row.default}"] if row.default not in (None, []) else []
+        typer.echo(f"    {'; '.join([row.help, *facts])}")
+        if row.range:
+            typer.echo(f"    {row.range}")
 
 
 @app.command()
@@ -483,10 +491,30 @@ def _settings(items: Sequence[str]) -> list[tuple[str, Any]]:
     for item in items:
         name, equals, value = item.partition("=")
         if equals:
-            pairs.append((name.strip(), value.strip()))
+            pairs.append((_checked(name.strip()), value.strip()))
         else:
             pairs.extend(_read_parameters(Path(item)).items())
     return pairs
+
+
+#: Options of the command that are arguments in Python.
+_OPTIONS = {
+    **dict.fromkeys(("n_estimators", "num_round", "num_boost_round"), "--rounds"),
+    "early_stopping_rounds": "--early-stopping",
+    "evals": "--valid",
+    "eval_set": "--valid",
+    "quality": "--quality",
+}
+
+
+def _checked(name: str) -> str:
+    """Return the name of a parameter, or raise an error if it is that of an option."""
+    if name in _OPTIONS:
+        raise ParameterError(
+            f"{name!r} is no parameter here; pass {_OPTIONS[name]}",
+            code=ErrorCode.UNKNOWN_PARAMETER,
+        )
+    return name
 
 
 def _read_parameters(path: Path) -> dict[str, Any]:
@@ -510,140 +538,6 @@ def _read_parameters(path: Path) -> dict[str, Any]:
             code=ErrorCode.INVALID_CONFIGURATION,
         )
     return params
-
-
-# --- Data -----------------------------------------------------------------------------
-
-
-def _open(data: str, database: Path | None) -> Source:
-    """Return the source of a file, or of a query of the database."""
-    if database is None:
-        return hornbeam.read(data)
-    duckdb = require("duckdb", "files", "--database")
-    if not database.is_file():
-        raise DataError(
-            f"the database {database} does not exist",
-            code=ErrorCode.FILE_NOT_FOUND,
-            path=database,
-        )
-    try:
-        connection = duckdb.connect(database, read_only=True)
-    except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(
-            f"cannot open the database {database}: {reason}",
-            code=ErrorCode.FILE_NOT_READABLE,
-        ) from error
-    return hornbeam.read(data, connection=connection)
-
-
-def _meta_columns(**options: str | None) -> MetaColumns:
-    """Return the columns of labels, weights and so on, without those that are None."""
-    columns = {field: name for field, name in options.items() if name is not None}
-    fields: dict[str, str] = {}
-    for field, name in columns.items():
-        if fields.setdefault(name, field) != field:
-            raise ParameterError(
-                f"the column {name!r} cannot be both {fields[name]} and {field}; name "
-                "another column for one of them",
-                code=ErrorCode.CONFLICTING_PARAMETERS,
-            )
-    return columns
-
-
-def _features(source: Source, columns: MetaColumns, drop: Sequence[str]) -> Source:
-    """Return the source without the columns to drop."""
-    names = source.column_names
-    if names is None:
-        return _select(source, drop or None, columns)
-    _check_columns(source, [*columns.values()], drop)
-    return _select(source, [name for name in names if name not in drop], columns)
-
-
-def _select(
-    source: Source, features: Sequence[str] | None, columns: MetaColumns
-) -> Source:
-    """Return the source with these features and columns; with all if None."""
-    added = [*columns.values()]
-    _check_columns(source, added, features or ())
-    if features is None or not source.named:
-        return source
-    return hornbeam.read(
-        source, columns=[*features, *(n for n in added if n not in features)]
-    )
-
-
-def _check_columns(source: Source, *groups: Sequence[str]) -> None:
-    names = source.column_names
-    for name in (name for group in groups for name in group):
-        if names is not None and name not in names:
-            raise DataError(
-                f"{source.name} has no column {name!r}; it has {', '.join(names)}",
-                code=ErrorCode.COLUMN_NOT_FOUND,
-            )
-
-
-def _matrix(source: Source, columns: MetaColumns) -> DMatrix:
-    return _check_labels(hornbeam.DMatrix(source, **columns), source)
-
-
-def _check_labels(matrix: DMatrix, source: Source) -> DMatrix:
-    """Return the matrix, or raise an error if it has no labels."""
-    bounds = matrix.get_float_info("label_lower_bound")
-    if len(matrix.get_label()) == len(bounds) == 0:
-        raise ParameterError(
-            f"{source.name} has no labels; name their column with --target, or for "
-            "survival:aft with --label-lower-bound",
-            code=ErrorCode.MISSING_PARAMETER,
-        )
-    return matrix
-
-
-def _predictions(
-    booster: Booster, source: Source, columns: MetaColumns, margin: bool
-) -> Iterator[pa.Table]:
-    """Yield the predictions of each batch, in one pass over the source.
-
-    The message of an error contains the batch and the row.
-    """
-    rounds = _best_rounds(booster)
-    row = 0
-    for number, batch in enumerate(source.batches()):
-        with Place(number, row, source.name, batch.origin).named():
-            matrix = hornbeam.DMatrix(batch.data, **columns)
-            values = booster.predict(
-                matrix, output_margin=margin, iteration_range=rounds
-            )
-        row += matrix.num_row()
-        yield _prediction_table(values)
-
-
-def _prediction_table(values: npt.NDArray[np.float32]) -> pa.Table:
-    if values.ndim == 1:
-        return pa.table({"prediction": _column(values)})
-    columns = np.ascontiguousarray(values.T)
-    return pa.table({f"prediction_{k}": _column(v) for k, v in enumerate(columns)})
-
-
-def _column(values: npt.NDArray[np.float32]) -> pa.Array:
-    # pa.array would import pandas, which takes half a second.
-    return pa.Array.from_buffers(
-        pa.float32(), len(values), [None, pa.py_buffer(values)]
-    )
-
-
-def _write_csv(tables: Iterator[pa.Table], sink: Any) -> None:
-    first = next(tables)
-    with pyarrow.csv.CSVWriter(sink, first.schema) as writer:
-        for table in chain([first], tables):
-            writer.write_table(table)
-
-
-def _write_parquet(tables: Iterator[pa.Table], sink: Any) -> None:
-    first = next(tables)
-    with pyarrow.parquet.ParquetWriter(sink, first.schema) as writer:
-        for table in chain([first], tables):
-            writer.write_table(table)
 
 
 def _check_destination(path: Path, endings: tuple[str, ...]) -> None:
@@ -681,26 +575,11 @@ def _feature_columns(booster: Booster) -> list[str] | None:
     return booster.model.raw_schema.names
 
 
-def _has_class_labels(booster: Booster) -> bool:
-    """Return whether the model file was saved by a classifier with its labels."""
-    metadata = json.loads(booster.attr("scikit_learn") or "{}")
-    return isinstance(metadata, dict) and "classes" in metadata
-
-
-def _best_rounds(booster: Booster) -> tuple[int, int]:
-    """Return the rounds up to the best iteration of early stopping; else all."""
-    best = booster.attr("best_iteration")
-    # A linear model cannot be split into rounds.
-    if best is None or booster.model.linear is not None:
-        return 0, 0
-    return 0, int(best) + 1
-
-
 # --- Output ---------------------------------------------------------------------------
 
 
-def _say(line: str, stream: TextIO | None = None) -> None:
-    print(line, file=stream or sys.stderr)
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _print_table(title: str, rows: dict[str, Any]) -> None:

@@ -81,7 +81,8 @@ def booster(model) -> hornbeam.Booster:
 
 
 def test_output_to_a_pipe_has_no_progress_bar(folder):
-    lines = (folder / "said").read_text().splitlines()
+    warning, *lines = (folder / "said").read_text().splitlines()
+    assert warning.startswith("warning: By 'hour' alone the label")
     assert [line.split("  ")[0] for line in lines[:-1]] == [
         "round 10/20",
         "round 20/20",
@@ -204,11 +205,14 @@ def test_large_files_are_streamed(folder):
     assert process.returncode == 0, process.stderr
     assert "70,000 rows and 2 columns" in process.stderr
     matrix = hornbeam.DMatrix(table.select(["x", "carrier"]), late)
-    twin = hornbeam.train({"max_depth": 3, "eval_metric": "error"}, matrix, 3)
+    params = {"objective": "binary:logistic", "max_depth": 3, "eval_metric": "error"}
+    twin = hornbeam.train(params, matrix, 3)
     said = hornbeam_says("predict", folder / "large.csv", "--model", out)
-    np.testing.assert_array_equal(
-        np.float32(said.splitlines()[1:]), twin.predict(matrix)
-    )
+    header, *rows = (line.split(",") for line in said.splitlines())
+    assert header == ['"prediction"', '"probability_False"', '"probability_True"']
+    probabilities = twin.predict(matrix)
+    np.testing.assert_array_equal(np.float32([row[2] for row in rows]), probabilities)
+    assert [row[0] == "true" for row in rows] == (probabilities > 0.5).tolist()
 
 
 def test_external_memory_gives_the_same_model(folder, tmp_path):
@@ -516,9 +520,23 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
             "must end in",
         ),
         (
-            ["train", "words.csv", "--target", "city", "--model", "new.ubj"],
+            ["train", "one.csv", "--target", "city", "--model", "new.ubj"],
+            "the target 'city' has one value in all rows, 'Rome'",
+        ),
+        (
+            ["train", "ids.csv", "--target", "id", "--model", "new.ubj"],
+            "the target 'id' has 20 different values in 20 rows",
+        ),
+        (
+            ["train", "gap.csv", "--target", "city", "--model", "new.ubj"],
+            "gap.csv: the target 'city' is missing in row 1 (so in 2 of 4 rows)",
+        ),
+        (
+            ["train", "city.csv", "--target", "city", "--task", "regression"],
             "label must be numbers",
         ),
+        ([*TRAIN, "n_estimators=3"], "'n_estimators' is no parameter here; pass --rou"),
+        (["params", "depht"], "no parameter has 'depht'"),
         (["train", "train.csv", "--model", "new.ubj"], "with --target"),
         (
             [*TRAIN, "--database", "absent.duckdb"],
@@ -564,6 +582,10 @@ def test_a_user_error_prints_one_line_and_exits_with_2(arguments, message, folde
     (folder / "list.json").write_text("[1]")
     (folder / "torn.parquet").write_bytes(b"PAR1 and no more")
     (folder / "words.csv").write_text("late,city\n1,Rome\n0,Oslo\n")
+    (folder / "one.csv").write_text("x,city\n" + "1,Rome\n" * 9)
+    (folder / "ids.csv").write_text("x,id\n" + "".join(f"1,i{k}\n" for k in range(20)))
+    (folder / "gap.csv").write_text("x,city\n1,Rome\n2,\n3,Oslo\n4,\n")
+    (folder / "city.csv").write_text("x,city\n" + "1,Rome\n0,Oslo\n" * 9)
     (folder / "empty.csv").write_text("late,hour,wind,seats\n")
     (folder / "train.xls").touch()
     (folder / "ragged.csv").write_text("hour,wind,seats,x\n" + "1,2,3,4\n" * 2 + "1\n")
