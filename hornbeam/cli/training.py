@@ -162,7 +162,7 @@ def _choose(
     is_given = job.rounds is not None or "learning_rate" in parameters.changed()
     if job.quality is None or is_given or job.cache:
         rounds = DEFAULT_ROUNDS if job.rounds is None else job.rounds
-        return Choice({}, rounds, job.early_stopping)
+        return Choice({}, rounds, patience=job.early_stopping)
     return choose(
         job.quality,
         parameters.changed(),
