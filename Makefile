@@ -137,6 +137,10 @@ pure: $(INSTALLED)  ## run the kernels as plain Python: their tests, and all dig
 pages: $(INSTALLED)  ## write anew what the examples of the documentation print and draw
 	$(BIN)/python tests/pages.py
 
+.PHONY: docs
+docs: $(INSTALLED)  ## build the documentation's site in build/site; a warning is an error
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs build/site
+
 .PHONY: lint
 lint: $(INSTALLED)  ## look for mistakes, files that are not formatted, and misspellings
 	$(BIN)/ruff check .

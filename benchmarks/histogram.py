@@ -79,6 +79,7 @@ def main() -> None:
                     stored.table["cell"][columns],
                     stored.table,
                     stored.histogram_bins,
+                    dense.by_feature,
                 ),
                 rows,
                 QuantisedGradients(packed, wide),

@@ -45,7 +45,7 @@ def main() -> None:
             no_sets = np.empty((nodes.size, 0), np.uint64)
             left = count + 2 * batch
             enter_splits(batch, splits, no_sets[:count], left, features, nodes, no_sets)
-            n_tasks, actors = plan_partition(batch, nodes, threads, tasks)
+            n_tasks, actors = plan_partition(batch, nodes, threads, False, tasks)
             tasks = tasks[:n_tasks]
             counts = np.empty(n_tasks, np.int64)
             inputs = (tasks, nodes, no_sets, matrix.by_feature, rows, counts)

@@ -1,6 +1,9 @@
-"""Speed of the split kernel over the histograms of a level.
+"""Speed of the split search over the histograms of a level.
 
 python -m benchmarks.split
+
+Nodes of at most BLOCK_ROWS rows have packed histograms, which are searched with one
+thread here. With missing values every bin is scored twice, in both directions.
 """
 
 from __future__ import annotations
@@ -9,11 +12,33 @@ import numpy as np
 
 from benchmarks.libraries import BINS
 from benchmarks.stage import Report, parse_arguments, seconds_of
+from hornbeam.kernels.jit import kernel
 from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE, SplitRules
+from hornbeam.kernels.packed_split import PackedSums, SplitBuffers, search_packed_node
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 from hornbeam.kernels.team import lease
 
 NODES = 64
+
+
+@kernel
+def search_packed_nodes(
+    histograms, totals, candidates, features, scales, rules, buffers, splits, sets
+):
+    """Search the best split of each packed histogram."""
+    for node in range(totals.size):
+        search_packed_node(
+            PackedSums(histograms[node], totals[node], False),
+            node,
+            candidates,
+            features,
+            scales,
+            rules,
+            None,
+            buffers,
+            splits[node, 0],
+            sets[node, 0],
+        )
 
 
 def main() -> None:
@@ -38,6 +63,7 @@ def main() -> None:
         # All features of a node have equal sums, as with real rows.
         histograms = rng.permuted(one_feature.repeat(n_features, axis=2), axis=3)
         histograms = histograms.reshape(NODES, 2, -1)
+        units = NODES * n_features * BINS * (1 + missing)
         for threads in arguments.threads:
             scratch = np.empty((threads, 6, BINS + 1))
             splits = np.zeros((NODES, 1), SPLIT_DTYPE)
@@ -56,9 +82,28 @@ def main() -> None:
                 seconds = seconds_of(
                     arguments.repeats, team.run, find_splits, threads, *inputs
                 )
-            # With missing values every bin is evaluated twice, in both directions.
-            units = NODES * n_features * BINS * (1 + missing)
             report.add(what, threads, units, seconds)
+        packed = (histograms[:, 0] << 32) + histograms[:, 1]
+        buffers = SplitBuffers(
+            np.empty((8, BINS + missing + 1)),
+            np.arange(BINS + missing + 1),
+            np.empty(0, np.int64),
+            np.empty(0, np.uint64),
+        )
+        seconds = seconds_of(
+            arguments.repeats,
+            search_packed_nodes,
+            packed,
+            packed[:, : offsets[1]].sum(axis=1),
+            CandidateFeatures(columns, no_limits, n_features),
+            features,
+            steps,
+            rules,
+            buffers,
+            splits,
+            no_sets,
+        )
+        report.add(f"{what}, packed", 1, units, seconds)
     report.finish()
 
 

@@ -18,7 +18,7 @@ __all__ = ["describe"]
 
 _EXTRA = re.compile(r"""^([\w.-]+).*;.*\bextra\s*==\s*['"](\w+)['"]""")
 #: Extras for those who work on Hornbeam itself, or that contain others.
-_NOT_LISTED = {"all", "bench", "demo", "dev", "test"}
+_NOT_LISTED = {"all", "bench", "demo", "dev", "docs", "test"}
 
 
 def describe() -> Iterator[tuple[str, str]]:

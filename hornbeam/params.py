@@ -49,6 +49,7 @@ class _Rule:
     high_open: bool = False
     choices: tuple[Any, ...] = ()
     later: tuple[str, ...] = ()
+    synonyms: tuple[tuple[str, str], ...] = ()
 
     @property
     def range(self) -> str:
@@ -101,12 +102,15 @@ def parameter(
     high_open: bool = False,
     choices: tuple[Any, ...] = (),
     later: tuple[str, ...] = (),
+    synonyms: tuple[tuple[str, str], ...] = (),
 ) -> Any:
     """Return a field of `Parameters` with its rule as metadata.
 
-    `later` lists values that XGBoost accepts and Hornbeam does not support yet.
+    `later` lists values that XGBoost accepts and Hornbeam does not support yet,
+    `synonyms` other libraries' words for a choice, each with the choice.
     """
-    rule = _Rule(help, aliases, low, high, low_open, high_open, choices, later)
+    bounds = low, high, low_open, high_open
+    rule = _Rule(help, aliases, *bounds, choices, later, synonyms)
     return field(default=default, metadata={"rule": rule})
 
 
@@ -293,8 +297,11 @@ class Parameters:
     )
     grow_policy: str = parameter(
         "depthwise",
-        choices=("depthwise", "lossguide"),
-        help="grow level by level, or the leaf with the largest gain first",
+        choices=("depthwise", "lossguide", "symmetric"),
+        synonyms=(("SymmetricTree", "symmetric"),),
+        help="grow level by level, or the leaf with the largest gain first, or "
+        "symmetric trees, which split all nodes of a level alike (CatBoost's "
+        "SymmetricTree)",
     )
     learning_rate: float = parameter(
         0.3,
@@ -846,6 +853,8 @@ def _parse(name: str, entry: dataclasses.Field[Any], raw: Any) -> Any:
         raw = raw.item()
     rule = _rule(entry)
     value = _READERS[str(entry.type)](name, raw)
+    if isinstance(value, str):
+        value = dict(rule.synonyms).get(value, value)
     each = value if entry.type == _NUMBERS else (value,)
     for item in each:
         rule.check(name, item)

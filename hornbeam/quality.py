@@ -25,6 +25,7 @@ from hornbeam.auditions import (
     audition,
     best_of,
 )
+from hornbeam.bagging import shared_base_score
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction
 from hornbeam.cross_validation import fold_rows
@@ -204,7 +205,7 @@ def choose(
         return _told(p, choice, quality, {"held_out": "eval_set"})
     folds = _held_out(preset, p, dtrain, objective.task)
     if preset.averages:
-        given |= _base_score(given, dtrain, obj)
+        given |= shared_base_score(given, dtrain, obj)
     trial = Trial(dtrain, folds, given, obj, custom_metric)
     proposals: list[Proposal] = []
     if preset.races:
@@ -399,12 +400,3 @@ def _held_out(
     folds = fold_rows(dtrain, _FOLDS, is_stratified, None, p.seed % 2**32, True)
     wanted = math.ceil(preset.fold_rows * _FOLDS / dtrain.n_rows)
     return folds[: min(_FOLDS, max(1, wanted))]
-
-
-def _base_score(
-    given: Mapping[str, Any], dtrain: DMatrix, obj: Objective
-) -> dict[str, Any]:
-    """Return the base score of all rows, which the models of all folds start from."""
-    booster = Booster({**given, "max_depth": 1}, [dtrain])
-    booster.update(dtrain, 0, obj)
-    return {"base_score": booster.model.base_score.tolist()}

@@ -204,6 +204,8 @@ def sparse() -> hornbeam.DMatrix:
 
 simple("depthwise", {})
 simple("lossguide", {"grow_policy": "lossguide", "max_leaves": 14, "max_depth": 0})
+simple("symmetric", {"grow_policy": "symmetric", "colsample_bylevel": 0.7})
+simple("symmetric_categories", {"grow_policy": "symmetric"}, categorical_matrix)
 simple("many_bins", {"max_bin": 480})
 simple("few_bins", {"max_bin": 9})
 simple("one_hot_categories", {"max_cat_to_onehot": 20}, categorical_matrix)

@@ -9,7 +9,10 @@ is guided by coverage, fuzz.py.
 from __future__ import annotations
 
 import base64
+import contextlib
+import functools
 import hashlib
+import socket
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,6 +24,7 @@ import numpy as np
 import hornbeam
 import hornbeam.xgboost as xgb
 from hornbeam.data.saved import KIND
+from hornbeam.distributed.connection import Connection, HandshakeError
 from hornbeam.errors import HornbeamError
 from hornbeam.external_memory.codecs import Encoding, decode, encode, stored_sizes
 from hornbeam.external_memory.folders import MANIFEST
@@ -182,6 +186,96 @@ def csv_seeds() -> Iterator[bytes]:
     yield b"a,b\n1,2.5\n,NA\n3,x\n"
 
 
+def libsvm(data: bytes) -> None:
+    """Read a libsvm file."""
+    path = FILE.with_suffix(".libsvm")
+    path.write_bytes(data)
+    matrix = hornbeam.DMatrix(path, nthread=1)
+    assert matrix.num_nonmissing() <= len(data)
+
+
+def libsvm_seeds() -> Iterator[bytes]:
+    yield b"1 0:1 5:2.5\n0 1:1e3 7:-3 # text\n"
+    yield b"1 qid:1 0:1 2:2\n0 qid:1 1:1\n0.5 qid:2 2:0\n"
+
+
+@functools.cache
+def onnx_models() -> list[tuple[hornbeam.Booster, Any]]:
+    """Return models of two numbers, and sessions of onnxruntime that predict them."""
+    import onnxruntime
+
+    found = []
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    for params in PARAMS:
+        matrix = hornbeam.DMatrix(X[:, :2], Y, nthread=1)
+        numeric = {k: v for k, v in params.items() if "cat" not in k}
+        booster = hornbeam.train({**QUICK, **numeric}, matrix, 2)
+        file = hornbeam.export.to_onnx(booster).SerializeToString()
+        found.append((booster, onnxruntime.InferenceSession(file, options)))
+    return found
+
+
+def onnx(data: bytes) -> None:
+    """Predict rows of float32 by a model, and by the ONNX model exported from it."""
+    count = len(data) // 8
+    if count == 0:
+        return
+    rows = np.frombuffer(data[: 8 * count], "<f4").reshape(count, 2)
+    for booster, session in onnx_models():
+        expected = booster.inplace_predict(rows)
+        kind = session.get_inputs()[0].type
+        found = session.run(
+            None, {"X": rows.astype("f8" if "double" in kind else "f4")}
+        )
+        np.testing.assert_allclose(
+            found[-1].reshape(expected.shape), expected, rtol=1e-4, atol=1e-5
+        )
+
+
+def onnx_seeds() -> Iterator[bytes]:
+    yield X[:3, :2].tobytes()
+    yield np.array([[np.nan, 0], [-0.0, 1e30], [1e-40, -1e30]], np.float32).tobytes()
+
+
+def stranger(data: bytes) -> None:
+    """Connect to a group of processes without its token, and send bytes."""
+    ours, theirs = pair_of_sockets()
+    with ours, theirs:
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(HandshakeError):
+            Connection(ours).accept("secret")
+            raise AssertionError("a stranger was accepted")
+
+
+def stranger_seeds() -> Iterator[bytes]:
+    yield b"hornbeam-group-2" + bytes(64)
+
+
+def text(data: bytes) -> None:
+    """Receive a message of the tracker; its checksums are set right."""
+    ours, theirs = pair_of_sockets()
+    with ours, theirs:
+        Connection(theirs)._send([data])
+        try:
+            message = Connection(ours).receive_text()
+        except OSError as error:
+            raise HornbeamError(str(error)) from error
+        assert isinstance(message, dict)
+
+
+def text_seeds() -> Iterator[bytes]:
+    yield b'{"rank": 3, "addresses": [["127.0.0.1", 1]], "names": ["a", "b"]}'
+
+
+def pair_of_sockets() -> tuple[socket.socket, socket.socket]:
+    """Return both ends of a TCP connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = socket.create_connection(listener.getsockname())
+        return listener.accept()[0], one
+
+
 TREES = next(models())
 #: By name: the target and its seeds.
 TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], Iterator[bytes]]]] = {
@@ -193,6 +287,10 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], Iterator[bytes]]]
     "page": (page, page_seeds),
     "feature_map": (feature_map, feature_map_seeds),
     "csv": (csv, csv_seeds),
+    "libsvm": (libsvm, libsvm_seeds),
+    "onnx": (onnx, onnx_seeds),
+    "stranger": (stranger, stranger_seeds),
+    "text": (text, text_seeds),
 }
 
 

@@ -15,7 +15,7 @@ PACKAGE = Path(hornbeam.__file__).parent
 LAYERS = [
     ["dask", "xgboost.dask"],
     ["sklearn", "xgboost", "forests", "cli", "explain.report", "__main__"],
-    ["installation", "warm_up", "quality", "auditions"],
+    ["installation", "warm_up", "quality", "auditions", "bagging"],
     ["training", "cross_validation", "callbacks", "explain", "cart", "distributed"],
     ["boosting"],
     ["export"],

@@ -171,6 +171,7 @@ FITS = [
         "multi_strategy": "multi_output_tree",
         "sketch_outputs": 1,
     },
+    {"objective": "reg:pseudohubererror", "grow_policy": "symmetric"},
     {"objective": "dist:normal"},
     {"objective": "dist:negbinomial"},
     {"objective": "survival:cox"},
@@ -217,6 +218,10 @@ def test_a_fit_of_categories_or_sparse_rows_compiles_nothing(table):
     X, more = table(np.random.default_rng(0))
     y = np.random.default_rng(1).integers(2, size=X.shape[0])
     matrix = hornbeam.DMatrix(X, y, **more)
-    for params in ({}, {"grow_policy": "lossguide", "objective": "binary:logistic"}):
+    policies = ["depthwise", "lossguide"]
+    if table is categorical:
+        policies.append("symmetric")
+    for policy in policies:
+        params = {"grow_policy": policy, "objective": "binary:logistic"}
         hornbeam.train(params, matrix, 3, evals=[(matrix, "data")]).predict(matrix)
     assert compiled() == before

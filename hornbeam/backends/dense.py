@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import (
-    GradientSource,
-    LeafFeatures,
-    LeafSlopes,
-    RowSample,
-)
+from hornbeam.backends.interface import LeafFeatures, LeafSlopes
+from hornbeam.backends.memory_rows import MemoryRows
 from hornbeam.backends.row_partition import RowPartition
-from hornbeam.backends.row_state import RowState
-from hornbeam.backends.rows import Rows
 from hornbeam.backends.tree_grower import TreeRoot
-from hornbeam.binning.layout import (
-    DenseBins,
-    HistogramLayout,
-    PerTreeBins,
-    RowColumns,
-)
+from hornbeam.binning.layout import DenseBins, HistogramLayout, RowColumns
 from hornbeam.kernels.histogram import (
     BinColumns,
     HistogramSlots,
@@ -47,53 +35,15 @@ _NO_WIDE = np.empty((2, 0), np.int64)
 _NO_UNITS = QuantisedGradients(np.empty(0, np.int64), _NO_WIDE)
 
 
-class DenseRows(Rows):
+class DenseRows(MemoryRows):
     """Bins, gradients and margins in memory.
 
-    Parameters
-    ----------
-    bins
-        Of all features and rows, or what makes them for each tree.
-    targets, weights
-        (columns, rows) and (rows,) float64; weights may be None.
-    margins
-        (outputs, rows) float64: the initial margins; kept and updated in place.
-    team
-        The threads that work; its owner gives it back.
-    spans
-        (spans, 2) int64: the first row of each run of rows here, and its number among
-        all rows, which random draws depend on. None: row numbers start at 0.
-    multi_output_columns
-        Number of gradient columns of multi-output trees: as many as outputs, or fewer,
-        which are projections; 0: trees have one output.
+    The parameters are those of `MemoryRows`.
     """
 
-    def __init__(
-        self,
-        bins: DenseBins | PerTreeBins,
-        targets: NDArray[np.float64],
-        weights: NDArray[np.float64] | None,
-        margins: NDArray[np.float64],
-        team: Team,
-        spans: NDArray[np.int64] | None = None,
-        multi_output_columns: int = 0,
-    ) -> None:
-        self.n_outputs, self.n_rows = margins.shape
-        self.multi_output_columns = multi_output_columns
-        self._team = team
-        self._state = RowState(targets, weights, margins, team, spans)
-        self._tree_bins: PerTreeBins | None = None
-        if isinstance(bins, PerTreeBins):
-            self._tree_bins, self.layout = bins, None
-            self.n_features = bins.n_features
-            self._bin_weights = np.empty(0)
-        else:
-            self.set_bins(bins)
-
-    def set_bins(self, bins: DenseBins) -> None:
+    def _use_bins(self, bins: DenseBins) -> HistogramLayout:
         self._by_feature, self._by_row = bins.by_feature, bins.by_row
-        layout = self.layout = bins.layout
-        self.n_features = layout.feature_table.size
+        layout = bins.layout
         every_row = np.arange(self.n_rows, dtype=np.uint32)
         both_sides = np.empty((2, self.n_rows), np.uint32)
         self._partition = RowPartition(
@@ -101,73 +51,13 @@ class DenseRows(Rows):
         )
         kind = bins.by_row.dtype
         self._builder = HistogramBuilder(layout, kind, self._team, bins.row_columns)
+        return layout
 
-    def bin_tree(self, output: int) -> HistogramLayout | None:
-        if self._tree_bins is None:
-            return None
-        weights = self.bin_weights(output)
-        if np.array_equal(weights, self._bin_weights):
-            return None
-        self._bin_weights = weights
-        bins = self._tree_bins.make_bins(weights)
-        assert isinstance(bins, DenseBins)
-        self.set_bins(bins)
-        return bins.layout
-
-    def bin_weights(self, output: int) -> NDArray[np.float64]:
-        return self._state.bin_weights(self._output(output))
-
-    def _output(self, output: int) -> int | None:
-        """Return the output of a tree; None: all of them."""
-        return output if self.multi_output_columns == 0 else None
-
-    def compute_gradients(self, objective: GradientSource) -> None:
-        self._state.compute_gradients(objective)
-
-    def set_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    def _begin(
+        self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
     ) -> None:
-        self._state.set_gradients(gradients, hessians)
-
-    def set_split_gradients(
-        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
-    ) -> None:
-        if self.multi_output_columns < self.n_outputs:
-            super().set_split_gradients(gradients, hessians)
-        self._state.set_split_gradients(gradients, hessians)
-
-    def sketch_outputs(self, projection: NDArray[np.float64]) -> None:
-        self._state.sketch_outputs(projection)
-
-    def gradient_ranges(self) -> NDArray[np.float64]:
-        return self._state.gradient_ranges()
-
-    def count_size_classes(
-        self, output: int, hessian_weight: float
-    ) -> NDArray[np.int64]:
-        return self._state.count_size_classes(self._output(output), hessian_weight)
-
-    def begin_tree(
-        self,
-        output: int,
-        features: NDArray[np.uint64],
-        sample: RowSample | None,
-        scales: NDArray[np.float64],
-        leaf_scales: NDArray[np.float64],
-    ) -> NDArray[np.int64]:
-        self._tree_output = output
         self._builder.choose(features)
-        state = self._state
-        state.set_tree(self._output(output), sample, leaf_scales)
-        self._partition.begin_tree(state.draw_sample())
-        magnitudes = np.empty((len(scales), 2), np.int64)
-        for number, column in enumerate(state.columns):
-            magnitudes[number] = column.quantise(scales[number])
-        return magnitudes
-
-    def widen(self, columns: Sequence[int] = (0,)) -> None:
-        for column in columns:
-            self._state.columns[column].widen()
+        self._partition.begin_tree(taken)
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
         self._partition.move(self._by_feature)
@@ -180,20 +70,24 @@ class DenseRows(Rows):
         histograms: NDArray[np.int64],
     ) -> None:
         self._partition.move(self._by_feature)
-        build, rows, by_row = self._builder.build, self._partition, self._by_row
+        build, rows, bins = self._builder.build, self._partition, self._columns()
         columns = self._state.columns
         for number, column in enumerate(columns):
             own = histograms[number]
-            build(rows, nodes, slots, own, by_row, column.packed, column.wide)
+            build(rows, nodes, slots, own, bins, column.packed, column.wide)
         if len(histograms) > len(columns):
             packed, wide = self._builder.unit_hessians(self.n_rows)
-            build(rows, nodes, slots, histograms[-1], by_row, packed, wide)
+            build(rows, nodes, slots, histograms[-1], bins, packed, wide)
+
+    def _columns(self) -> BinColumns:
+        """Return the columns of the tree."""
+        return self._builder.columns(self._by_row, self._by_feature)
 
     def root(self, *, counts_rows: bool) -> TreeRoot:
         builder, column = self._builder, self._state.columns[0]
         rows = TreeRows(
             self._by_feature,
-            builder.columns(self._by_row),
+            self._columns(),
             QuantisedGradients(column.packed, column.wide),
             self._partition.rows,
         )
@@ -223,9 +117,6 @@ class DenseRows(Rows):
         self._partition.mark_leaves(nodes, leaves, n_leaves, self._by_feature, leaf_of)
         return self._state.sum_leaves(n_leaves)
 
-    def leaf_of(self) -> NDArray[np.uint32]:
-        return self._state.leaf_of
-
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self._partition.mark_left_out(self._by_feature, self._state.leaf_of)
         self._state.add_leaf_values(self._tree_output, values)
@@ -240,15 +131,6 @@ class DenseRows(Rows):
     ) -> None:
         self._partition.mark_left_out(self._by_feature, self._state.leaf_of)
         self._state.add_linear_leaves(self._tree_output, data, values, leaves)
-
-    def margins(self) -> NDArray[np.float64]:
-        return self._state.margins.copy()
-
-    def set_margins(self, margins: NDArray[np.float64]) -> None:
-        self._state.margins[...] = margins
-
-    def close(self) -> None:
-        return
 
 
 class HistogramBuilder:
@@ -330,7 +212,7 @@ class HistogramBuilder:
         nodes: NDArray[np.intp],
         slots: NDArray[np.intp],
         histograms: NDArray[np.int64],
-        by_row: NDArray[Any],
+        columns: BinColumns,
         packed: NDArray[np.int64],
         wide: NDArray[np.int64],
         *,
@@ -338,18 +220,20 @@ class HistogramBuilder:
     ) -> None:
         """Write the histogram of each node to its slot, or `add` to what is there.
 
-        `by_row` are the bins, (rows * columns,), `packed` and `wide` the gradients as
-        in `GradientColumn`. Histograms are (slots, parts, bins); if they have a third
+        `columns` are those of the tree, `packed` and `wide` the gradients as in
+        `GradientColumn`. Histograms are (slots, parts, bins); if they have a third
         part, rows are counted in it.
         """
         blocks = self.blocks.size - 1
-        tasks = np.empty(((nodes.size + len(self.slabs)) * blocks, 7), np.int64)
+        most_tasks = (nodes.size + 9 * self._team.size) * blocks
+        tasks = np.empty((most_tasks, 7), np.int64)
         joins = np.empty((nodes.size * (self._n_bins // JOIN_BINS + 1), 5), np.int64)
         threads = plan_histograms(
             nodes,
             slots,
             rows.table,
             self._team.size,
+            False,
             self.blocks,
             self._n_bins,
             len(histograms),
@@ -363,7 +247,6 @@ class HistogramBuilder:
             # Row counts are the hessians of pairs (0, 1), written to parts 1 and 2; the
             # gradients of the rows are written to parts 0 and 1 afterwards.
             pairs.insert(0, (*self.unit_hessians(rows.rows.shape[1]), 1))
-        columns = self.columns(by_row)
         for own_packed, own_wide, first in pairs:
             self._team.run(
                 build_histograms,
@@ -377,10 +260,24 @@ class HistogramBuilder:
                 HistogramSlots(histograms, self.slabs, first),
             )
 
-    def columns(self, by_row: NDArray[Any]) -> BinColumns:
-        """Return the chosen columns of these bins by row, (rows * columns,)."""
+    def columns(
+        self, by_row: NDArray[Any], by_feature: NDArray[Any] | None = None
+    ) -> BinColumns:
+        """Return the chosen columns of these bins.
+
+        `by_row` is (rows * columns,), `by_feature` (columns, rows), without packed
+        columns; None: consecutive rows are read by row, too.
+        """
+        if by_feature is None or self._spread.size > 0:
+            by_feature = np.empty((0, 0), by_row.dtype)
         return BinColumns(
-            by_row, self._columns, self._starts, self._cells, self._table, self._spread
+            by_row,
+            self._columns,
+            self._starts,
+            self._cells,
+            self._table,
+            self._spread,
+            by_feature,
         )
 
     def unit_hessians(self, rows: int) -> QuantisedGradients:

@@ -197,14 +197,15 @@ class ExternalRows(Rows):
         add = False
         for rows, block in self._pass(by_row=True):
             moved = rows.move(_two_dimensional(block.by_feature))
+            columns = self._builder.columns(block.by_row)
             for column, pair in enumerate(self._quantised(block.number)):
                 self._builder.build(
-                    rows, nodes, slots, histograms[column], block.by_row, *pair, add=add
+                    rows, nodes, slots, histograms[column], columns, *pair, add=add
                 )
             if len(histograms) > len(self._scales):
                 pair = self._builder.unit_hessians(rows.every_row.size)
                 self._builder.build(
-                    rows, nodes, slots, histograms[-1], block.by_row, *pair, add=add
+                    rows, nodes, slots, histograms[-1], columns, *pair, add=add
                 )
             add = True
             if self._state.row_lists is not None and moved.size > 0:

@@ -15,6 +15,7 @@ from hornbeam.backends.memory_plan import plan_memory
 from hornbeam.backends.row_state import gradient_type
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.sparse import SparseBackend
+from hornbeam.backends.sparse_rows import SparseRows
 from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
@@ -23,7 +24,7 @@ from hornbeam.binning.layout import (
     SparseBins,
     SparseColumns,
 )
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import Team, take_team
 
 __all__ = [
@@ -86,15 +87,18 @@ def create_backend(
     if isinstance(bins, SparseBins) or (
         isinstance(bins, PerTreeBins) and bins.is_sparse
     ):
+        team = take_team(threads)
         if multi_output_columns > 0:
-            raise DataError(
-                "multi_strategy='multi_output_tree' needs dense bins, and this matrix "
-                "is so sparse that only its stored entries have bins; make a DMatrix "
-                "of a dense table, or leave multi_strategy out",
-                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            sparse = SparseRows(
+                bins,
+                targets,
+                weights,
+                margins,
+                team,
+                multi_output_columns=multi_output_columns,
             )
-
-        return SparseBackend(bins, targets, weights, margins, take_team(threads))
+            return HistogramBackend(sparse, team, max_histograms)
+        return SparseBackend(bins, targets, weights, margins, team)
     team = take_team(threads)
     rows, max_histograms = create_rows(
         bins,
@@ -106,11 +110,6 @@ def create_backend(
         cached_share=cached_share,
         multi_output_columns=multi_output_columns,
     )
-    return _searched(rows, team, max_histograms)
-
-
-def _searched(rows: Rows, team: Team, max_histograms: int | None) -> Backend:
-
     return HistogramBackend(rows, team, max_histograms)
 
 

@@ -19,8 +19,10 @@ from hornbeam.backends.interface import (
     RowSample,
     SplitParams,
 )
+from hornbeam.backends.level_search import LevelSearch
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows
+from hornbeam.backends.symmetric_grower import SymmetricGrower
 from hornbeam.backends.tree_grower import TreeGrower, TreeSearch, features_of_task
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
@@ -41,6 +43,7 @@ __all__ = ["HistogramBackend"]
 
 #: Memory for the histograms of one training.
 _HISTOGRAM_BYTES = 1 << 30
+_NO_SLOTS = np.empty(0, np.int64)
 
 
 class HistogramBackend(Backend):
@@ -83,6 +86,7 @@ class HistogramBackend(Backend):
         self._widest = int(layout.n_bins.max())
         self._set_words = -(-layout.max_categories // 64)
         self._grower = TreeGrower(layout.n_histogram_bins, self._set_words, self._team)
+        self._symmetric_grower = SymmetricGrower(self._set_words, self._team)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
         self._init_columns()
@@ -276,7 +280,17 @@ class HistogramBackend(Backend):
             of_nodes,
             constraints,
         )
+        if limits.symmetric:
+            return self._symmetric_grower.grow(root, search, limits, draws)
         return self._grower.grow(root, search, limits, draws, learning_rate)
+
+    @property
+    def _most_at_once(self) -> int:
+        """The most nodes that are searched at a time.
+
+        They may need a slot for each node in addition to those of the parents.
+        """
+        return (self._free.size - 1) // 3 & ~1
 
     def find_splits(
         self,
@@ -284,8 +298,7 @@ class HistogramBackend(Backend):
         allowed: NDArray[np.uint8] | None,
         limits: NodeConstraints | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
-        # A batch may need a slot for each node in addition to those of the parents.
-        batch = (self._free.size - 1) // 3 & ~1
+        batch = self._most_at_once
         if limits is not None:
             limits = limits._replace(one_row=float(self._row_unit))
         if nodes.size <= batch:
@@ -342,6 +355,50 @@ class HistogramBackend(Backend):
         if limits is not None and self.multi_output_columns > 0:
             weigh_children(searched, scales, self._rules, limits, splits, sets)
         return splits, sets
+
+    def find_level_split(
+        self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
+    ) -> tuple[NDArray[Any], NDArray[np.uint64], float]:
+        places = 1 + max(self._widest, self._layout.max_categories)
+        team, words = self._team, self._set_words
+        search = LevelSearch(
+            self._chosen, allowed, places, self._scales[0], self._rules, team
+        )
+        batch = self._most_at_once
+        batches = [nodes[i : i + batch] for i in range(0, nodes.size, batch)]
+        for own in batches:
+            search.add(self._histograms_of(own, *self._build_histograms(own)))
+        gain = search.choose(self._features)
+        if gain == 0.0:
+            return np.zeros(0, SPLIT_DTYPE), np.zeros((0, words), np.uint64), gain
+        parts = []
+        for own in batches:
+            if len(batches) > 1:
+                self._rebuild_histograms(own)
+            parts.append(search.splits(self._histograms_of(own), words))
+        splits, sets = zip(*parts, strict=True)
+        return np.concatenate(splits), np.concatenate(sets), gain
+
+    def _histograms_of(
+        self,
+        nodes: NDArray[np.intp],
+        built: NDArray[np.int64] = _NO_SLOTS,
+        parents: NDArray[np.int64] = _NO_SLOTS,
+    ) -> NodeHistograms:
+        """Return the histograms of these nodes, of which some were `built` just now."""
+        slots, features = self._family[1][nodes], self._features
+        return NodeHistograms(
+            self._histograms[0], slots, built, parents, features, self._totals
+        )
+
+    def _rebuild_histograms(self, nodes: NDArray[np.intp]) -> None:
+        """Drop all histograms, and build those of these nodes from their rows."""
+        slots = np.arange(nodes.size)
+        self._family[1] = -1
+        self._family[1][nodes] = slots
+        self._free[: -1 - nodes.size] = np.arange(nodes.size, self._free.size - 1)
+        self._free[-1] = self._free.size - 1 - nodes.size
+        self._rows.build_histograms(nodes, slots, self._histograms)
 
     def _build_histograms(
         self, nodes: NDArray[np.intp]

@@ -143,10 +143,12 @@ class GrowthLimits:
     max_depth, max_leaves
         0 means no limit.
     gamma
-        The minimum gain of a split.
+        The minimum gain of a split; in symmetric trees of the split of a level.
     prunes
         Whether splits with a lower gain are pruned when the tree is complete: then such
         a split stays if there are better ones below it. Otherwise it is never applied.
+    symmetric
+        Split all nodes of a level alike.
     """
 
     lossguide: bool
@@ -154,6 +156,7 @@ class GrowthLimits:
     max_leaves: int
     gamma: float
     prunes: bool = False
+    symmetric: bool = False
 
     def deep_enough(self, depth: int) -> bool:
         """Return whether nodes at this depth stay leaves."""
@@ -163,9 +166,8 @@ class GrowthLimits:
         """Return how many more splits a tree with this number of leaves may have."""
         return self.max_leaves - leaves if self.max_leaves > 0 else sys.maxsize
 
-    def worthwhile(self, splits: NDArray[Any]) -> NDArray[np.bool_]:
+    def worthwhile(self, gains: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which splits have enough gain."""
-        gains = splits["gain"]
         return (gains > MIN_GAIN) & (self.prunes | (gains >= self.gamma))
 
 
@@ -382,10 +384,10 @@ class Backend(NoSplitGradients, ABC):
     """Rows, and the operations by which trees are grown on them.
 
     A round calls `compute_gradients` or `set_gradients`; then for each tree
-    `begin_tree`, any number of `find_splits` and `apply_splits`, `sum_leaves` and
-    `add_leaf_values`. Or `begin_tree`, `grow` and `add_leaf_values`, with `sum_leaves`
-    between these if the tree has not been weighed. Node 0 is the root; the children of
-    a split have consecutive numbers, the left one first.
+    `begin_tree`, any number of `find_splits` or `find_level_split` and `apply_splits`,
+    `sum_leaves` and `add_leaf_values`. Or `begin_tree`, `grow` and `add_leaf_values`,
+    with `sum_leaves` between these if the tree has not been weighed. Node 0 is the
+    root; the children of a split have consecutive numbers, the left one first.
 
     A backend is created for trees of one output each, or for multi-output trees, whose
     leaves have a value for each output.
@@ -483,6 +485,26 @@ class Backend(NoSplitGradients, ABC):
         are the other constraints; they are given for all nodes of a tree or for none,
         and always if rows are counted.
         """
+
+    def find_level_split(
+        self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
+    ) -> tuple[NDArray[Any], NDArray[np.uint64], float]:
+        """Return the split that all these nodes gain the most by together.
+
+        The records and sets are those of `find_splits`, equal in all nodes but for
+        their sums and gains. The last is the gain of the level; it is 0, and there are
+        no records, if no split has any.
+        `nodes` are a whole level, `allowed` the features for it, (1, features).
+
+        Raises a `ParameterError` if the backend has no histograms of nodes.
+        """
+        raise ParameterError(
+            "grow_policy='symmetric' adds up the histograms of the nodes of a level, "
+            "and a matrix so sparse that only its stored entries have bins is searched "
+            "without histograms; make a DMatrix of a dense table, or leave grow_policy "
+            "out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
 
     @abstractmethod
     def apply_splits(

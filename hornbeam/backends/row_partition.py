@@ -139,7 +139,9 @@ class RowPartition:
         most_tasks = nodes.size + 5 * self._team.size
         tasks = np.empty((most_tasks, 5), np.int64)
         counts = np.empty(most_tasks, np.int64)
-        n_tasks, threads = plan_partition(nodes, self.table, self._team.size, tasks)
+        n_tasks, threads = plan_partition(
+            nodes, self.table, self._team.size, False, tasks
+        )
         tasks = tasks[:n_tasks]
         self._team.run(
             partition_rows,

@@ -101,9 +101,9 @@ class SampledRows:
     ) -> None:
         """Write the sums of each node's rows into the histogram in its slot."""
         self._partition.move(self._by_feature)
-        by_row = self._by_row.reshape(-1)
+        columns = builder.columns(self._by_row.reshape(-1), self._by_feature)
         builder.build(
-            self._partition, nodes, slots, histograms, by_row, self._packed, self._wide
+            self._partition, nodes, slots, histograms, columns, self._packed, self._wide
         )
 
     def apply_splits(

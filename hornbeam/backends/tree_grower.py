@@ -45,8 +45,8 @@ from hornbeam.kernels.tree_tables import (
 
 __all__ = ["TreeGrower", "TreeRoot", "TreeSearch", "features_of_task"]
 
-#: Histogram bins of one task of the split search.
-_SPLIT_CELLS = 1 << 15
+#: The least histogram bins of one task of the split search.
+_SPLIT_CELLS = 1 << 12
 #: The most nodes whose histograms are built before they are searched.
 _MOST_NODES = 1024
 #: The state of a tree of the root alone, which the kernel continues.
@@ -59,7 +59,7 @@ _FAMILY_OF_ROOT = np.array([-1, -1, 0, 0])
 
 def features_of_task(features: int, bins: int, threads: int) -> int:
     """Return how many of the features, of at most `bins` bins, a task searches."""
-    return features if threads == 1 else max(1, min(features, _SPLIT_CELLS // bins))
+    return min(features, max(-(-features // threads), _SPLIT_CELLS // bins))
 
 
 class TreeRoot(NamedTuple):
@@ -267,7 +267,7 @@ class TreeGrower:
         parts = -(-features.chosen.size // features.block)
         blocks, team = features.blocks.size - 1, self._team.size
         batch = min(tables.nodes.size, _MOST_NODES)
-        tasks = (batch + 5 * team) * blocks
+        tasks = (batch + 9 * team) * blocks
         if (
             buffers is None
             or buffers.found.shape[1] != parts

@@ -37,7 +37,12 @@ from hornbeam.forest.inspection import (
     split_value_histogram,
     trees_to_dataframe,
 )
-from hornbeam.forest.model import Model, average_models, merge_models
+from hornbeam.forest.model import (
+    Model,
+    average_models,
+    merge_models,
+    models_of_average,
+)
 from hornbeam.forest.model_file import decode, digest, encode, load, save
 from hornbeam.forest.tree import Tree
 from hornbeam.lazy import extension
@@ -47,7 +52,7 @@ from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.objectives.distributions import Distribution
 from hornbeam.params import Parameters, ParameterSource
 
-__all__ = ["Booster", "average", "merge"]
+__all__ = ["Booster", "average", "merge", "split_average"]
 
 PathLike = str | os.PathLike[str]
 
@@ -555,7 +560,7 @@ class Booster:
     def predict_interval(
         self,
         data: DMatrix,
-        level: float = 0.9,
+        coverage: float = 0.9,
         *,
         validate_features: bool = True,
         iteration_range: tuple[int, int] = (0, 0),
@@ -570,7 +575,7 @@ class Booster:
         ----------
         data
             Features as in training.
-        level
+        coverage
             The probability, above 0 and below 1.
         validate_features
             Whether names of features must be those of training.
@@ -580,13 +585,13 @@ class Booster:
         Raises
         ------
         ParameterError
-            If `level` is no such probability, or the objective is not one of
+            If `coverage` is no such probability, or the objective is not one of
             ``dist:*``, which predict distributions.
         """
-        if not 0.0 < level < 1.0:
+        if not 0.0 < coverage < 1.0:
             raise ParameterError(
-                f"level must be above 0 and below 1, the probability of the interval, "
-                f"not {level!r}",
+                "coverage must be above 0 and below 1, the probability of the "
+                f"interval, not {coverage!r}",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         objective = self.objective
@@ -600,7 +605,7 @@ class Booster:
         predictions = self.predict(
             data, validate_features=validate_features, iteration_range=iteration_range
         )
-        tail = (1.0 - level) / 2.0
+        tail = (1.0 - coverage) / 2.0
         found = objective.quantiles(predictions, (tail, 1.0 - tail))
         return found.astype(predictions.dtype)
 
@@ -982,6 +987,17 @@ def average(boosters: Sequence[Booster]) -> Booster:
     attributes are those of the first.
     """
     return _combined(boosters, average_models)
+
+
+def split_average(averaged: Booster, parts: int) -> list[Booster]:
+    """Return the boosters whose `average` this is, up to the rounding of float32."""
+    boosters = []
+    for model in models_of_average(averaged.model, parts):
+        booster = averaged.copy()
+        booster._learner.model = model
+        booster.set_param("num_parallel_tree", model.num_parallel_tree)
+        boosters.append(booster)
+    return boosters
 
 
 def _combined(

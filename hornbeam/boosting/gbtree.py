@@ -87,10 +87,12 @@ class TreeSettings:
         """Return the settings that `parameters` select."""
         p = parameters
         lossguide = p.grow_policy == "lossguide"
+        symmetric = p.grow_policy == "symmetric"
+        size = p.max_depth, p.max_leaves
         return cls(
             p,
             split_params(p),
-            GrowthLimits(lossguide, p.max_depth, p.max_leaves, p.gamma, p.prunes()),
+            GrowthLimits(lossguide, *size, p.gamma, p.prunes(), symmetric),
             p.learning_rate / p.num_parallel_tree,
         )
 

@@ -213,7 +213,8 @@ def _quantiles(
 ) -> Floats:
     """Return the weighted quantile at this level of the residuals in each leaf.
 
-    The midpoint where every value between two residuals minimises the loss.
+    The midpoint where every value between two residuals minimises the loss; 0 in leaves
+    without rows.
     """
     weights = np.ones(residuals.size) if weights is None else weights
     order = np.lexsort((weights, residuals, leaf_of))
@@ -221,6 +222,8 @@ def _quantiles(
     found = np.zeros(n_leaves)
     for leaf, (begin, end) in enumerate(itertools.pairwise(ends.tolist())):
         own = order[begin:end]
+        if own.size == 0:  # of a symmetric tree
+            continue
         up_to = np.cumsum(weights[own])
         wanted = level * up_to[-1]
         place = int(np.searchsorted(up_to, wanted))

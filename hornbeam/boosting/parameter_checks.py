@@ -19,6 +19,22 @@ _TREES_ONLY = """
     subsample sampling_method colsample_bytree colsample_bylevel colsample_bynode
     monotone_constraints interaction_constraints feature_costs
 """.split()
+#: Most levels of a symmetric tree.
+MOST_SYMMETRIC_LEVELS = 16
+#: Parameters that symmetric trees do not have, and what to do instead.
+_NOT_SYMMETRIC = {
+    "max_leaves": "limit max_depth, and leave it out",
+    "min_samples_leaf": "use min_child_weight, or leave it out",
+    "path_smooth": "use reg_lambda, or leave it out",
+    "monotone_constraints": "use grow_policy='depthwise', or leave them out",
+    "feature_costs": "use grow_policy='depthwise', or leave them out",
+    "pruning": "splits of less than gamma are never made; leave it out",
+    "max_cat_to_onehot": "each split by category is one category against the rest; "
+    "leave it out",
+    "max_cat_threshold": "each split by category is one category against the rest; "
+    "leave it out",
+    "multi_strategy": "each tree has one output; leave it out",
+}
 
 
 def check_parameters(parameters: Parameters, objective: Objective) -> None:
@@ -27,6 +43,7 @@ def check_parameters(parameters: Parameters, objective: Objective) -> None:
     _check_booster(parameters)
     _check_process_type(parameters)
     _check_tree_method(parameters)
+    _check_symmetric(parameters)
     _check_leaf_solver(parameters, objective)
     _check_leaf_model(parameters)
 
@@ -114,6 +131,33 @@ def _check_tree_method(p: Parameters) -> None:
             f"{tree_method_text(p)} grows one tree for each output, and "
             f"multi_strategy is {multi!r}; use tree_method='hist', or leave "
             "multi_strategy out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
+
+
+def _check_symmetric(p: Parameters) -> None:
+    if p.grow_policy != "symmetric":
+        return
+    if not 0 < p.max_depth <= MOST_SYMMETRIC_LEVELS:
+        raise ParameterError(
+            f"max_depth={p.max_depth} with grow_policy='symmetric', whose trees are "
+            "complete: a tree of depth 16 has 65,536 leaves; set max_depth from 1 to "
+            f"{MOST_SYMMETRIC_LEVELS}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
+    changed = p.changed()
+    for name, instead in _NOT_SYMMETRIC.items():
+        if name in changed:
+            raise ParameterError(
+                f"{name}={changed[name]!r} does not go with grow_policy='symmetric', "
+                f"which splits all nodes of a level alike; {instead}",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
+    if p.method() == "exact" or p.sketch_scope == "local":
+        raise ParameterError(
+            "grow_policy='symmetric' adds up the histograms of the nodes of a level, "
+            f"and {tree_method_text(p)} has none; use tree_method='hist', or leave "
+            "grow_policy out",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
 

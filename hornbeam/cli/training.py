@@ -24,6 +24,7 @@ from hornbeam.cli.rows import (
 from hornbeam.cli.target import Target, find_target
 from hornbeam.data.quantile_dmatrix import ExtMemQuantileDMatrix, QuantileDMatrix
 from hornbeam.explain.report.lints import lints_of_columns
+from hornbeam.features.matrix import derived
 from hornbeam.params import ATTRIBUTE, Parameters
 from hornbeam.quality import CHOSEN, DEFAULT_ROUNDS, Choice, choose, described
 from hornbeam.training import train
@@ -77,7 +78,7 @@ def run(job: Job) -> None:
     if booster is None:
         booster = train(
             {**parameters.changed(), **choice.params},
-            dtrain,
+            dtrain if choice.recipe is None else derived(dtrain, choice.recipe),
             choice.rounds,
             evals=evals,
             early_stopping_rounds=choice.patience,

@@ -36,12 +36,20 @@ from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 
-__all__ = ["ClusterBooster"]
+__all__ = ["ClusterBooster", "ClusterLearner"]
 
 Floats = NDArray[np.float64]
 
 #: The maximum number of attempts of one round.
 _MAX_ATTEMPTS = 20
+
+
+class ClusterLearner(Learner):
+    """A learner that accepts only what a cluster can train."""
+
+    def check(self, parameters: Parameters, objective: Objective) -> None:
+        super().check(parameters, objective)
+        check_cluster_parameters(parameters)
 
 
 class ClusterBooster(Booster):
@@ -58,6 +66,8 @@ class ClusterBooster(Booster):
         As for `Booster`.
     """
 
+    _learner_class: type[ClusterLearner] = ClusterLearner
+
     def __init__(
         self,
         cluster: DaskCluster,
@@ -68,7 +78,7 @@ class ClusterBooster(Booster):
         super().__init__(params, None, model_file)
 
     def _compose(self, parameters: Parameters) -> None:
-        learner = ClusterLearner(parameters)
+        learner = self._learner_class(parameters)
         predictor = Predictor(learner)
         self._cache = ClusterMarginCache(learner, predictor, self._cluster)
         self._learner, self._predictor = learner, predictor
@@ -80,7 +90,7 @@ class ClusterBooster(Booster):
         return Booster(model_file=self)
 
     def copy(self) -> ClusterBooster:
-        return ClusterBooster(self._cluster, model_file=self)
+        return type(self)(self._cluster, model_file=self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _plain, (self.plain(),)
@@ -113,14 +123,6 @@ class ClusterBooster(Booster):
             "workers; pass the objective as obj to train",
             code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
         )
-
-
-class ClusterLearner(Learner):
-    """A learner that accepts only what a cluster can train."""
-
-    def check(self, parameters: Parameters, objective: Objective) -> None:
-        super().check(parameters, objective)
-        check_cluster_parameters(parameters)
 
 
 class ClusterTrainer(Trainer):

@@ -24,11 +24,12 @@ import numpy as np
 from distributed.comm.tcp import TCP
 from distributed.protocol.pickle import dumps, loads
 
+from hornbeam.distributed.garbled import GarbledMessageError, sum_of_words
+
 __all__ = [
     "STALL",
     "Channel",
     "Frames",
-    "GarbledMessageError",
     "can_detach",
     "detach",
     "pack",
@@ -53,10 +54,6 @@ _ALIGNMENT = 64
 _SMALL = 1 << 16
 
 
-class GarbledMessageError(OSError):
-    """A message was not the one that the other end had to send next."""
-
-
 def pack(value: Any) -> Frames:
     """Return a value as frames: a pickle, and the memory of the arrays in it.
 
@@ -70,7 +67,7 @@ def pack(value: Any) -> Frames:
     total = sum(len(frame) for frame in frames)
     if total < _SMALL:
         frames = [b"".join(frames)]
-    checksum = sum(map(_sum_of_words, frames)) % 2**64
+    checksum = sum(map(sum_of_words, frames)) % 2**64
     prefix = _PREFIX.pack(total, len(head), len(arrays), checksum)
     return [prefix + frames[0]] if total < _SMALL else [prefix, *frames]
 
@@ -78,18 +75,6 @@ def pack(value: Any) -> Frames:
 def _aligned(part: Any) -> list[Any]:
     """Return a part of a message, and the bytes up to the next one."""
     return [part, bytes(-len(part) % _ALIGNMENT)]
-
-
-def _sum_of_words(part: Any) -> int:
-    """Return the sum of the words of 8 bytes of a part of a message.
-
-    It takes a tenth of the time of a CRC, which would be a considerable part of a
-    round.
-    """
-    n_whole = len(part) // 8
-    words = np.frombuffer(part, "<u8", n_whole) if n_whole else np.empty(0, "<u8")
-    rest = int.from_bytes(bytes(part[8 * n_whole :]), "little")
-    return int(np.add.reduce(words)) + rest
 
 
 class _Parts:
@@ -155,7 +140,7 @@ class Channel:
         self._n_received += 1
         total, head_size, count, checksum = _PREFIX.unpack_from(begin, _ENVELOPE.size)
         message = self._read(total, has_begun=True)
-        if _sum_of_words(message) % 2**64 != checksum:
+        if sum_of_words(message) % 2**64 != checksum:
             raise GarbledMessageError(f"the checksum of message {number} is wrong")
         parts = _Parts(message)
         sizes = struct.unpack(f"<{count}Q", parts.next(8 * count))

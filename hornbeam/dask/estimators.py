@@ -289,7 +289,7 @@ class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
     def predict_interval(
         self,
         X: Any,
-        level: float = 0.9,
+        coverage: float = 0.9,
         *,
         iteration_range: IterationRange | None = None,
     ) -> Any:
@@ -299,7 +299,7 @@ class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
         ----------
         X
             Features, with the columns of training.
-        level
+        coverage
             The coverage probability, above 0 and below 1.
         iteration_range
             The rounds to use, from the first up to but not including the second.
@@ -308,7 +308,7 @@ class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
             "predict_interval",
             X,
             self._meta(iteration_range),
-            level=level,
+            coverage=coverage,
             iteration_range=iteration_range,
         )
 

@@ -20,7 +20,12 @@ from hornbeam.dask.placement import Placement
 from hornbeam.dask.training_rows import MetaInfoView, ModelState
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
-from hornbeam.distributed.binning import GlobalBins, bin_calls, bin_partitions
+from hornbeam.distributed.binning import (
+    BinOptions,
+    GlobalBins,
+    bin_calls,
+    bin_partitions,
+)
 from hornbeam.distributed.label_info import LabelInfo
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
@@ -315,17 +320,11 @@ class ClusterTraining(PlacedMatrix):
     def _bin(
         self, actors: Sequence[RowActor], largest_weight: float | None
     ) -> GlobalBins:
-        p = self._booster.params
-        return bin_partitions(
-            self.cluster,
-            actors,
-            self._schema,
-            self.matrix.n_rows,
-            largest_weight,
-            p.bins(),
-            p.nthread,
-            self._per_tree_bins,
+        p, rows = self._booster.params, self.matrix.n_rows
+        options = BinOptions(
+            self._schema, rows, p.bins(), p.nthread, self._per_tree_bins
         )
+        return bin_partitions(self.cluster, actors, options, largest_weight)
 
     def _make_tree_bins(self, output: int) -> HistogramLayout | None:
         """Bin the rows by the hessians of an output; return the layout.

@@ -7,6 +7,7 @@ import pickle
 import socket
 import threading
 import weakref
+import zlib
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.backends.cluster import ActorLostError, RowActor
 from hornbeam.dask.channel import Channel, Frames, can_detach, detach, pack, serve
+from hornbeam.distributed.garbled import GarbledMessageError
 
 __all__ = [
     "FIRST_CHECK",
@@ -86,9 +88,21 @@ async def call_actor(
     if not isinstance(result, bytes):
         return result
     try:
-        return loads(result)
-    except Exception as error:  # whatever garbage makes a pickle do
+        return _unpack_result(result)
+    except GarbledMessageError as error:
         raise WorkerLostError from error
+
+
+def _pack_result(result: bytes) -> bytes:
+    """Return a pickle with a checksum in front: Dask's messages have none."""
+    return zlib.crc32(result).to_bytes(4, "little") + result
+
+
+def _unpack_result(packed: bytes) -> Any:
+    """Return the value of `_pack_result`; raise an OSError if it has changed."""
+    if zlib.crc32(packed[4:]) != int.from_bytes(packed[:4], "little"):
+        raise GarbledMessageError("the checksum of an answer is wrong")
+    return loads(packed[4:])
 
 
 def _result_in(reply: dict[str, Any]) -> Any:
@@ -183,14 +197,14 @@ class ReducingActor:
         self._context = copy_context()
 
     def perform(self, message: bytes) -> Any:
-        """Execute a packed call; return the result, pickled if it is small."""
+        """Execute a packed call; return the result, `_pack_result` of it if small."""
         method, args = loads(message)
         with self._busy:
             result = getattr(self, method)(*args)
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(result, protocol=5, buffer_callback=buffers.append)
         if len(head) + sum(buffer.raw().nbytes for buffer in buffers) < _LARGE:
-            return pickle.dumps(result, protocol=5)
+            return _pack_result(pickle.dumps(result, protocol=5))
         return result
 
     def answer(self, call: tuple[str, tuple[Any, ...]]) -> Frames:
@@ -224,7 +238,9 @@ class ReducingActor:
         if lost:
             raise ActorLostError(lost.values())
         first, *others = results
-        return reduce(add, others, loads(first) if isinstance(first, bytes) else first)
+        return reduce(
+            add, others, _unpack_result(first) if isinstance(first, bytes) else first
+        )
 
 
 async def _reduce_child(

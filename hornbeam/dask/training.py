@@ -21,7 +21,7 @@ from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data, run_rounds
 
-__all__ = ["train"]
+__all__ = ["train", "train_booster"]
 
 
 @with_client
@@ -85,20 +85,48 @@ def train(
     """
     check_training_data(dtrain, evals, DaskDMatrix)
     cluster = DaskCluster(client, Shard, patience=patience)
-    booster = ClusterBooster(cluster, params, xgb_model)
-    callbacks = list(callbacks or ())
+    return train_booster(
+        cluster,
+        ClusterBooster(cluster, params, xgb_model),
+        dtrain,
+        num_boost_round,
+        evals=evals,
+        obj=obj,
+        early_stopping_rounds=early_stopping_rounds,
+        verbose_eval=verbose_eval,
+        callbacks=list(callbacks or ()),
+        custom_metric=custom_metric,
+    )
+
+
+def train_booster(
+    cluster: DaskCluster,
+    booster: ClusterBooster,
+    dtrain: DaskDMatrix,
+    num_boost_round: int,
+    *,
+    callbacks: list[TrainingCallback],
+    **options: Any,
+) -> dict[str, Any]:
+    """Train a booster, and release its rows and its cluster; return as `train` does.
+
+    Parameters
+    ----------
+    cluster, booster
+        The cluster, and the booster on it.
+    dtrain, num_boost_round, callbacks
+        As for `train`.
+    options
+        Further ones of `run_rounds`.
+    """
     try:
         trained, log = run_rounds(
             booster,
             dtrain,
             num_boost_round,
-            evals=evals,
-            obj=obj,
-            maximize=None,
-            early_stopping_rounds=early_stopping_rounds,
-            verbose_eval=verbose_eval,
             callbacks=callbacks,
-            custom_metric=custom_metric,
+            maximize=None,
+            **options,
         )
     except ClusterError as error:
         raise ClusterError(

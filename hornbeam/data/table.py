@@ -6,7 +6,7 @@ import hashlib
 import json
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,8 @@ __all__ = ["ContentChecksum", "LocatedTable", "PaddedTable", "Table"]
 #: Columns, or values of a block of rows, that are in memory while a checksum is taken.
 _COLUMNS_AT_ONCE = 4
 _BLOCK_VALUES = 1 << 20
+#: Rows in which most columns have a value, which are read before whole columns.
+_FIRST_ROWS = 8
 
 
 class Table(ABC):
@@ -137,6 +139,15 @@ class Table(ABC):
     def column(self, feature: int) -> np.ndarray:
         """Return one column, as `columns` does."""
         return self.columns(feature, feature + 1)[0]
+
+    def without_values(self, features: Collection[int]) -> set[int]:
+        """Return those of the columns that have no values, only missing ones."""
+        if not features or not self.n_rows:
+            return set(features)
+        order = np.array(sorted(features))
+        some = self.rows(0, min(self.n_rows, _FIRST_ROWS), order)
+        left = order[np.isnan(some).all(axis=0)].tolist()
+        return {f for f in left if np.isnan(self.column(f)).all()}
 
     def rows(
         self, start: int, stop: int, features: np.ndarray | None = None

@@ -17,7 +17,7 @@ from hornbeam.binning.exact_quantiles import cut_finders, find_cuts
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.data.schema import Schema
 
-__all__ = ["BinInfo", "GlobalBins", "bin_calls", "bin_partitions"]
+__all__ = ["BinInfo", "BinOptions", "GlobalBins", "bin_calls", "bin_partitions"]
 
 #: Columns whose cuts are searched together, and bytes of values that a pass collects of
 #: them on each worker, which are all sent to the client: with a megabyte for each
@@ -81,26 +81,14 @@ class GlobalBins:
         return Cuts.join(self.columns)
 
 
-def bin_partitions(
-    cluster: Cluster,
-    actors: Sequence[Any],
-    schema: Schema,
-    n_rows: int,
-    largest_weight: float | None,
-    max_bin: int,
-    n_threads: int,
-    keep_features: bool = False,
-) -> GlobalBins:
-    """Bin the rows of all actors by the cuts of all rows together.
+@dataclass(frozen=True, slots=True)
+class BinOptions:
+    """How the rows on all workers are binned.
 
-    Parameters
+    Attributes
     ----------
-    cluster, actors
-        Actors with `PartitionRows`, which are prepared.
     schema, n_rows
         The columns, and the number of rows on all workers.
-    largest_weight
-        Of all rows; None if they have no weights.
     max_bin
         The maximum number of bins of a column.
     n_threads
@@ -108,6 +96,32 @@ def bin_partitions(
     keep_features
         Whether the rows will be binned again, by other cuts.
     """
+
+    schema: Schema
+    n_rows: int
+    max_bin: int
+    n_threads: int
+    keep_features: bool = False
+
+
+def bin_partitions(
+    cluster: Cluster,
+    actors: Sequence[Any],
+    options: BinOptions,
+    largest_weight: float | None,
+) -> GlobalBins:
+    """Bin the rows of all actors by the cuts of all rows together.
+
+    Parameters
+    ----------
+    cluster, actors
+        Actors with `BinnedRows`, which have their tables.
+    options
+        How to bin.
+    largest_weight
+        Of all rows; None if they have no weights.
+    """
+    schema, n_rows, max_bin = options.schema, options.n_rows, options.max_bin
     columns: list[ColumnCuts] = []
     for start in range(0, schema.n_features, _COLUMNS_AT_ONCE):
         features = range(start, min(start + _COLUMNS_AT_ONCE, schema.n_features))
@@ -132,16 +146,16 @@ def bin_partitions(
                 passes,
                 largest_weight,
                 n_rows,
-                n_threads,
+                options.n_threads,
             )
             return merged
 
         columns += find_cuts(open_columns, run_passes)
-    found = cluster.call(actors, "bin", columns, max_bin, n_threads)
+    found = cluster.call(actors, "bin", columns, max_bin, options.n_threads)
     facts: BinInfo = reduce(BinInfo.merged, found)
-    cluster.call(actors, "unify_bins", facts, keep_features)
+    cluster.call(actors, "unify_bins", facts, options.keep_features)
     layout = _layout(columns, facts, schema)
-    return GlobalBins(columns, max_bin, facts, layout, keep_features)
+    return GlobalBins(columns, max_bin, facts, layout, options.keep_features)
 
 
 def bin_calls(bins: GlobalBins, n_threads: int) -> list[Call]:

@@ -1,9 +1,12 @@
 """Authenticated connections between the processes of a group, and their messages.
 
 Both ends of a connection prove that they know the token of the group before anything
-else is read, so that messages come from its processes only. A message is a frame with
-its size in front. Those of the tracker are JSON; those between workers are a pickle and
-the memory of its arrays, which are received into new ones and never pickled.
+else is read, so that messages come from its processes only. A message is frames with
+their sizes in front. Those of the tracker are one of JSON; those between workers are a
+pickle and the memory of its arrays, which are received into new ones and never pickled.
+
+Each message has its number and checksums: one that comes twice, in part, or is not what
+was sent, is an error at once.
 """
 
 from __future__ import annotations
@@ -15,26 +18,36 @@ import os
 import pickle
 import socket
 import struct
+import threading
+import zlib
 from typing import Any
 
 import numpy as np
 
+from hornbeam.distributed.garbled import GarbledMessageError, sum_of_words
+
 __all__ = ["Connection", "HandshakeError", "connect"]
 
 #: The first bytes that both ends send: the protocol and its version.
-_GREETING = b"hornbeam-group-1"
+_GREETING = b"hornbeam-group-2"
 _NONCE_BYTES = 32
 _DIGEST = hashlib.sha256
 _DIGEST_BYTES = _DIGEST().digest_size
 #: Seconds for a handshake: a stranger that connects and is silent is dropped then.
 _HANDSHAKE_TIMEOUT = 10.0
 
-#: Number of frames of a message, and the size of a frame.
-_COUNT, _SIZE = struct.Struct("<I"), struct.Struct("<Q")
+#: What is before the sizes of frames: a mark, the CRC-32 of the rest of the head, how
+#: many messages were sent before in this direction, the number of frames, the CRC-32 of
+#: their sizes, and the sum of their words of 8 bytes.
+_HEAD = struct.Struct("<4sIQIIQ")
+_MARK = b"\x89HBG"
+_CHECKED = slice(8, None)
 #: The maximum size of a frame, of frames in a message, and of a message in JSON.
 _MAX_FRAME, _MAX_FRAMES, _MAX_TEXT = 1 << 40, 1 << 20, 1 << 24
 #: Frames below this size are sent together.
 _SMALL = 1 << 16
+#: Seconds after which a message that has begun must go on.
+_STALL = 10.0
 
 # A connection on which nothing is sent is checked, so that a machine that has vanished
 # is noticed: after so many seconds, so often, so many times.
@@ -61,6 +74,8 @@ class Connection:
             if hasattr(socket, name):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._socket = sock
+        self._n_sent = self._n_received = 0
+        self._sending = threading.Lock()
 
     # The handshake
 
@@ -103,7 +118,7 @@ class Connection:
                 self._socket.sendall(proof)
         except HandshakeError:
             raise
-        except ConnectionError as error:
+        except (ConnectionError, GarbledMessageError) as error:
             raise HandshakeError("the other end has refused the token") from error
         self._socket.settimeout(before)
 
@@ -117,52 +132,96 @@ class Connection:
         """Send a value; its arrays are sent from where they are."""
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-        frames: list[Any] = [head, *(buffer.raw() for buffer in buffers)]
-        sizes = b"".join(_SIZE.pack(len(frame)) for frame in frames)
-        parts: list[Any] = [_COUNT.pack(len(frames)) + sizes, *frames]
+        self._send([head, *(buffer.raw() for buffer in buffers)])
+
+    def receive(self) -> Any:
+        """Return the next value."""
+        head, *buffers = self._receive(_MAX_FRAMES, _MAX_FRAME)
+        try:
+            return pickle.loads(head, buffers=buffers)
+        except Exception as error:
+            raise GarbledMessageError("it cannot be read") from error
+
+    def send_text(self, **message: Any) -> None:
+        """Send a message of numbers, strings and lists."""
+        self._send([json.dumps(message).encode()])
+
+    def receive_text(self) -> dict[str, Any]:
+        """Return the next message of numbers, strings and lists."""
+        (text,) = self._receive(1, _MAX_TEXT)
+        try:
+            message = json.loads(bytes(text))
+        except (ValueError, RecursionError) as error:
+            raise GarbledMessageError("it is no JSON") from error
+        if not isinstance(message, dict):
+            raise GarbledMessageError("it is no mapping")
+        return message
+
+    def _send(self, frames: list[Any]) -> None:
+        sizes = struct.pack(f"<{len(frames)}Q", *map(len, frames))
+        checksum = sum(map(sum_of_words, frames)) % 2**64
+        with self._sending:
+            number, self._n_sent = self._n_sent, self._n_sent + 1
+            fields = number, len(frames), zlib.crc32(sizes), checksum
+            crc = zlib.crc32(_HEAD.pack(b"", 0, *fields)[_CHECKED])
+            self._transmit([_HEAD.pack(_MARK, crc, *fields) + sizes, *frames])
+
+    def _transmit(self, parts: list[Any]) -> None:
+        """Send a message, which begins with its head."""
         if sum(len(part) for part in parts) < _SMALL:
             parts = [b"".join(parts)]
         for part in parts:
             self._socket.sendall(part)
 
-    def receive(self) -> Any:
-        """Return the next value."""
-        (count,) = _COUNT.unpack(self._read(_COUNT.size))
-        if not 0 < count <= _MAX_FRAMES:
-            raise ConnectionError(f"a message of {count} frames")
-        sizes = struct.unpack(f"<{count}Q", self._read(count * _SIZE.size))
-        if max(sizes) > _MAX_FRAME:
-            raise ConnectionError(f"a frame of {max(sizes)} bytes")
-        head, *buffers = [self._read(size) for size in sizes]
-        try:
-            return pickle.loads(head, buffers=buffers)
-        except Exception as error:
-            raise ConnectionError("a message that cannot be read") from error
+    def _receive(self, max_frames: int, max_size: int) -> list[memoryview]:
+        """Return the frames of the next message."""
+        head = self._read(_HEAD.size)
+        mark, crc, number, count, sizes_crc, checksum = _HEAD.unpack(head)
+        if mark != _MARK or crc != zlib.crc32(head[_CHECKED]):
+            raise GarbledMessageError("it is no message")
+        if number != self._n_received:
+            raise GarbledMessageError(f"message {number} came twice or too early")
+        self._n_received += 1
+        if not 0 < count <= max_frames:
+            raise GarbledMessageError(f"it has {count} frames")
+        sizes = self._read(8 * count, has_begun=True)
+        if sizes_crc != zlib.crc32(sizes):
+            raise GarbledMessageError("the checksum of its sizes is wrong")
+        lengths = struct.unpack(f"<{count}Q", sizes)
+        if max(lengths) > max_size:
+            raise GarbledMessageError(f"it has a frame of {max(lengths)} bytes")
+        frames = [self._read(length, has_begun=True) for length in lengths]
+        if sum(map(sum_of_words, frames)) % 2**64 != checksum:
+            raise GarbledMessageError("its checksum is wrong")
+        return frames
 
-    def send_text(self, **message: Any) -> None:
-        """Send a message of numbers, strings and lists."""
-        text = json.dumps(message).encode()
-        self._socket.sendall(_SIZE.pack(len(text)) + text)
+    def _read(self, size: int, *, has_begun: bool = False) -> memoryview:
+        """Return the next bytes.
 
-    def receive_text(self) -> dict[str, Any]:
-        """Return the next message of numbers, strings and lists."""
-        (size,) = _SIZE.unpack(self._read(_SIZE.size))
-        if size > _MAX_TEXT:
-            raise ConnectionError(f"a message of {size} bytes")
-        message = json.loads(bytes(self._read(size)))
-        if not isinstance(message, dict):
-            raise ConnectionError("a message that is no mapping")
-        return message
-
-    def _read(self, size: int) -> memoryview:
-        """Return the next bytes."""
+        A message may take any time to begin, within the limit of `wait_at_most`, but
+        nothing is computed within one.
+        """
         whole = np.empty(size, np.uint8).data
-        rest = whole
-        while rest:
-            count = self._socket.recv_into(rest)
-            if count == 0:
-                raise ConnectionResetError("the other end is closed")
-            rest = rest[count:]
+        rest, limit = whole, self._socket.gettimeout()
+        can_stall = limit is None or limit > _STALL
+        if has_begun and can_stall:
+            self._socket.settimeout(_STALL)
+        try:
+            while rest:
+                count = self._socket.recv_into(rest)
+                if count == 0:
+                    raise ConnectionResetError("the other end is closed")
+                rest = rest[count:]
+                if rest and can_stall and not has_begun:
+                    has_begun = True
+                    self._socket.settimeout(_STALL)
+        except TimeoutError:
+            if has_begun and can_stall:
+                raise GarbledMessageError("it does not go on") from None
+            raise
+        finally:
+            if has_begun and can_stall:
+                self._socket.settimeout(limit)
         return whole
 
     # The socket

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hornbeam import __version__
 from hornbeam.distributed.connection import Connection, HandshakeError, connect
+from hornbeam.distributed.garbled import GarbledMessageError
 from hornbeam.distributed.tracker import PROTOCOL
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
@@ -182,13 +183,13 @@ class Group:
         Who waits for a process that waits for a third one waits longer than that, so
         that the process which is silent is the one that is reported.
         """
-        if self._timeout is None:
-            return
         depth, deepest = (self.rank + 1).bit_length(), self.size.bit_length()
-        for child in self._children.values():
-            child.wait_at_most(self._timeout + (deepest - depth) * _LONGER)
+        limits = dict.fromkeys(self._children.values(), deepest - depth)
         if self._parent is not None:
-            self._parent.wait_at_most(self._timeout + (deepest + depth) * _LONGER)
+            limits[self._parent] = deepest + depth
+        for peer, waits in limits.items():
+            limit = self._timeout
+            peer.wait_at_most(None if limit is None else limit + waits * _LONGER)
 
     @property
     def _above(self) -> int:
@@ -208,6 +209,7 @@ class Group:
             child = Connection(accepted)
             try:
                 child.accept(self._token)
+                child.wait_at_most(max(_CHECK_INTERVAL, deadline - time.monotonic()))
                 self._children[int(child.receive_text()["rank"])] = child
             except (OSError, ValueError, KeyError):
                 child.close()  # a stranger
@@ -222,7 +224,7 @@ class Group:
                 if "failure" in message:
                     self._reason = str(message["failure"])
                     break
-        except (OSError, ValueError):
+        except OSError:
             return  # the tracker ended; the group can do without
         finally:
             self._has_reason.set()
@@ -244,6 +246,8 @@ class Group:
         """Return the error for a process that cannot be reached any more."""
         if isinstance(error, TimeoutError):
             reason = f"{self.names[rank]} sent nothing for {self._timeout:g} seconds"
+        elif isinstance(error, GarbledMessageError):
+            reason = f"{self.names[rank]} has sent a wrong message: {error}"
         else:
             self._has_reason.wait(_REASON_TIMEOUT)
             reason = f"{self.names[rank]} has left it, or was lost"

@@ -17,7 +17,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.distributed.binned_rows import BinnedRows
-from hornbeam.distributed.binning import bin_partitions
+from hornbeam.distributed.binning import BinOptions, bin_partitions
 from hornbeam.distributed.group import Group
 from hornbeam.distributed.group_cluster import GroupCluster
 from hornbeam.distributed.partition_schema import (
@@ -34,7 +34,6 @@ __all__ = [
     "align_part",
     "bin_external_part",
     "bin_matrix",
-    "bin_own_rows",
     "join_fields",
     "part_of",
 ]
@@ -103,20 +102,26 @@ def align_part(data: DMatrix, part: GroupPart) -> None:
 
 
 class OwnRows(BinnedRows):
-    """The rows of this process.
+    """The rows of this process, among those of all processes.
 
     Parameters
     ----------
+    group, part
+        The group, and the place of the rows.
     data
         The matrix, with the columns and the category codes of all processes.
     caching
         As for `BinnedRows`.
     """
 
-    def __init__(self, data: DMatrix, caching: Any) -> None:
+    def __init__(
+        self, group: Group, part: GroupPart, data: DMatrix, caching: Any
+    ) -> None:
         super().__init__(caching)
         self.set_table(data.table, [data.table])
-        self._weights = data.row_weights
+        self.group, self.part = group, part
+        self._info, self._weights = data.info, data.row_weights
+        self._all_info: MetaInfo | None = None
 
     @property
     def row_weights(self) -> Floats | None:
@@ -128,6 +133,25 @@ class OwnRows(BinnedRows):
         assert self.binned is not None
         return self.binned
 
+    def bin_all(
+        self,
+        max_bin: int,
+        n_threads: int,
+        largest_weight: float | None,
+        *,
+        keep_features: bool = False,
+    ) -> None:
+        """Bin the rows by the cuts of the rows of all processes.
+
+        `largest_weight` is that of all rows, None without weights. The features are
+        kept if the rows will be binned again.
+        """
+        cluster = GroupCluster(self.group, self)
+        options = BinOptions(
+            self.table.schema, self.part.n_rows, max_bin, n_threads, keep_features
+        )
+        bin_partitions(cluster, cluster.actors, options, largest_weight)
+
     def weigh_cuts(self, hessians: Floats) -> tuple[float, bool]:
         """Use hessians as the weights of the next cuts.
 
@@ -137,29 +161,19 @@ class OwnRows(BinnedRows):
         is_same = before is not None and np.array_equal(before, hessians)
         return float(hessians.max(initial=0.0)), is_same
 
+    def all_info(self) -> MetaInfo:
+        """Return the fields of the rows of all processes.
 
-def bin_own_rows(
-    group: Group,
-    rows: OwnRows,
-    part: GroupPart,
-    largest_weight: float | None,
-    max_bin: int,
-    n_threads: int,
-    *,
-    keep_features: bool = False,
-) -> None:
-    """Bin the rows of this process by the cuts of the rows of all processes."""
-    cluster = GroupCluster(group, rows)
-    bin_partitions(
-        cluster,
-        cluster.actors,
-        rows.table.schema,
-        part.n_rows,
-        largest_weight,
-        max_bin,
-        n_threads,
-        keep_features,
-    )
+        They are gathered by the first call, which all processes make.
+        """
+        if self._all_info is None:
+            own = self._info
+            found = self.group.gather(
+                "labels and weights", lambda: (own.fields(), own.n_rows)
+            )
+            parts, sizes = zip(*found, strict=True)
+            self._all_info = join_fields(parts, sizes, own.n_features)
+        return self._all_info
 
 
 def bin_matrix(
@@ -171,8 +185,8 @@ def bin_matrix(
     """
     part = part_of(group, data)
     align_part(data, part)
-    rows = OwnRows(data, data.cache_options)
-    bin_own_rows(group, rows, part, part.largest_weight, max_bin, n_threads)
+    rows = OwnRows(group, part, data, data.cache_options)
+    rows.bin_all(max_bin, n_threads, part.largest_weight)
     return rows.own_bins
 
 

@@ -40,7 +40,6 @@ from hornbeam.distributed.group_matrix import (
     OwnRows,
     align_part,
     bin_matrix,
-    bin_own_rows,
     join_fields,
     part_of,
 )
@@ -260,24 +259,16 @@ class GroupMarginCache(MarginCache):
         labels: LabelInfo = group.combine("labels", own_labels, add)
         objective = learner.objective
         rows = self._bin(data, aligned, part)
-        whole = _WholeInfo(group, data)
         if not learner.model.trees:
             learner.set_features(aligned)
             estimate = None
             if use_objective and learner.model.boost_from_average:
-                estimate = self._base_score(labels, targets, data, part, whole)
+                estimate = self._base_score(labels, targets, rows)
             learner.set_base_score(estimate, labels.span)
             learner.model.exact_features = not rows.own_bins.is_float32
         by_row = use_objective and objective.by_row
         training = GroupTraining(
-            learner,
-            self._predictor,
-            aligned,
-            targets if by_row else None,
-            group,
-            part,
-            rows,
-            whole,
+            learner, self._predictor, aligned, targets if by_row else None, rows
         )
         training.bind(data, aligned)
         self._entries[data] = training
@@ -309,11 +300,10 @@ class GroupMarginCache(MarginCache):
                     "QuantileDMatrix has only their bins; make a DMatrix",
                     code=ErrorCode.RAW_VALUES_NEEDED,
                 )
-            rows = OwnRows(aligned, None)
-            given = group, rows, part, part.largest_weight, p.bins(), p.nthread
-            bin_own_rows(*given, keep_features=True)
+            rows = OwnRows(group, part, aligned, None)
+            rows.bin_all(p.bins(), p.nthread, part.largest_weight, keep_features=True)
             return rows
-        rows = OwnRows(aligned, aligned.cache_options)
+        rows = OwnRows(group, part, aligned, aligned.cache_options)
         if is_binned or aligned is data:
             rows.binned = aligned.binned(p.bins(), p.nthread)  # type: ignore[assignment]
         else:
@@ -334,44 +324,22 @@ class GroupMarginCache(MarginCache):
         return rows
 
     def _base_score(
-        self,
-        labels: LabelInfo,
-        targets: Floats | None,
-        data: DMatrix,
-        part: GroupPart,
-        whole: _WholeInfo,
+        self, labels: LabelInfo, targets: Floats | None, rows: OwnRows
     ) -> Floats:
         """Return the base score that the labels of all processes lead to."""
         objective, largest = self._learner.objective, labels.largest
         assert targets is not None
         if largest is None:
-            info = whole.info()
+            info = rows.all_info()
             return objective.estimate_base_score(
                 objective.targets_of(info), info.row_weights
             )
-        columns = objective.start_columns(targets, data.row_weights)
+        n_rows = rows.part.n_rows
+        columns = objective.start_columns(targets, rows.row_weights)
         steps = self._group.combine(
-            "sums of labels", lambda: sum_steps(columns, largest, part.n_rows), add
+            "sums of labels", lambda: sum_steps(columns, largest, n_rows), add
         )
-        return objective.start_from(as_totals(steps, largest, part.n_rows))
-
-
-class _WholeInfo:
-    """The fields of the rows of all processes, gathered when they are needed."""
-
-    def __init__(self, group: Group, data: DMatrix) -> None:
-        self._group, self._own = group, data.info
-        self._whole: MetaInfo | None = None
-
-    def info(self) -> MetaInfo:
-        """Return the fields; the first call is one of all processes."""
-        if self._whole is None:
-            found = self._group.gather(
-                "labels and weights", lambda: (self._own.fields(), self._own.n_rows)
-            )
-            parts, sizes = zip(*found, strict=True)
-            self._whole = join_fields(parts, sizes, self._own.n_features)
-        return self._whole
+        return objective.start_from(as_totals(steps, largest, n_rows))
 
 
 class GroupTraining(TrainingMargins):
@@ -381,12 +349,8 @@ class GroupTraining(TrainingMargins):
     ----------
     learner, predictor, data, targets
         As for `TrainingMargins`.
-    group, part
-        The group, and the place of the rows.
-    rows
+    own
         The rows, binned.
-    whole
-        The fields of all rows.
     """
 
     def __init__(
@@ -395,14 +359,11 @@ class GroupTraining(TrainingMargins):
         predictor: Predictor,
         data: DMatrix,
         targets: Floats | None,
-        group: Group,
-        part: GroupPart,
-        rows: OwnRows,
-        whole: _WholeInfo,
+        own: OwnRows,
     ) -> None:
-        self._group, self._part, self._own, self._whole = group, part, rows, whole
+        self._own = own
         self._has_tree_bins = False
-        binned = rows.own_bins
+        binned = own.own_bins
         bins = binned.as_bins(learner.params.nthread)
         features = PreparedFeatures(binned.cuts, bins, binned.is_float32)
         super().__init__(learner, predictor, data, features, targets)
@@ -419,16 +380,16 @@ class GroupTraining(TrainingMargins):
             self.row_weights,
             margins,
             team,
-            spans=np.array([[0, self._part.first_row]]),
+            spans=np.array([[0, self._own.part.first_row]]),
             cached_share=p.cached_share(),
             multi_output_columns=columns,
         )
         self._rows = GroupRows(
-            self._group,
+            self._own.group,
             _RunnableRows(rows, bins.layout),
             team,
             bins.layout,
-            self._part.n_rows,
+            self._own.part.n_rows,
             len(margins),
             columns,
             self._make_tree_bins if p.method() == "approx" else None,
@@ -440,14 +401,13 @@ class GroupTraining(TrainingMargins):
     def _make_tree_bins(self, output: int) -> HistogramLayout | None:
         """Bin the rows by the hessians of an output; return the layout (approx)."""
         p, own, rows = self._learner.params, self._own, self._rows
-        found = self._group.gather(
+        found = own.group.gather(
             "weights of cuts", lambda: own.weigh_cuts(rows.own.bin_weights(output))
         )
         if self._has_tree_bins and all(is_same for _, is_same in found):
             return None
         largest = max(weight for weight, _ in found)
-        given = self._group, own, self._part, largest, p.bins(), p.nthread
-        bin_own_rows(*given, keep_features=True)
+        own.bin_all(p.bins(), p.nthread, largest, keep_features=True)
         self.cuts, self._has_tree_bins = own.own_bins.cuts, True
         bins = own.own_bins.as_bins(p.nthread)
         assert isinstance(bins, DenseBins)
@@ -456,7 +416,7 @@ class GroupTraining(TrainingMargins):
 
     @property
     def info(self) -> MetaInfo:
-        return self._whole.info()
+        return self._own.all_info()
 
 
 class _RunnableRows(LocalRows):
@@ -507,6 +467,11 @@ class GroupRows(ClusterRows):
         """The rows of this process, after all calls so far."""
         self.flush()
         return self._local.rows
+
+    def set_split_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        self.defer("set_split_gradients", gradients, hessians)
 
     def flush(self) -> None:
         self._local.run_calls(self._deferred, len(self.actors))

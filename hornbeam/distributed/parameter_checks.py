@@ -25,13 +25,6 @@ def check_cluster_parameters(parameters: Parameters) -> None:
             "or 'approx' on a cluster",
             code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
         )
-    many = "multi_output_tree"
-    if method == "approx" and parameters.multi_strategy == many:
-        raise ParameterError(
-            f"multi_strategy={many!r} on a cluster requires tree_method='hist', "
-            "not 'approx'; use hornbeam.train, or leave one of them out",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
-        )
     for name, usual in (("leaf_solver", "newton"), ("leaf_model", "constant")):
         if getattr(parameters, name) != usual:
             raise ParameterError(

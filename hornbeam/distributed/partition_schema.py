@@ -12,7 +12,7 @@ from hornbeam.data.align import align
 from hornbeam.data.categories import Categories, union
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema, listed
-from hornbeam.data.sources.first_pass import kind_of, without_values
+from hornbeam.data.sources.first_pass import kind_of
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 
@@ -94,7 +94,7 @@ def describe(
 def _valueless(table: Table) -> frozenset[int]:
     if table.is_stream:  # found by the first pass over the stream
         return table.typeless
-    return table.typeless | without_values(table, set(range(table.n_features)))
+    return table.typeless | table.without_values(range(table.n_features))
 
 
 # Merging

@@ -7,16 +7,17 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.distributed.connection import Connection, HandshakeError
+from hornbeam.distributed.garbled import GarbledMessageError
 from hornbeam.errors import ClusterError, ErrorCode
 
 __all__ = ["PROTOCOL", "Tracker"]
 
 #: Increased when messages change: processes of other versions are refused.
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 @dataclass(eq=False, slots=True)
@@ -31,7 +32,6 @@ class _Worker:
     version: str
     rank: int = -1
     is_done: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def name(self) -> str:
@@ -39,11 +39,10 @@ class _Worker:
         return f"{number} ({self.host}, process {self.pid})"
 
     def tell(self, **message: Any) -> None:
-        with self.lock:
-            try:
-                self.connection.send_text(**message)
-            except OSError:
-                return  # reported by the thread that listens to it
+        try:
+            self.connection.send_text(**message)
+        except OSError:
+            return  # reported by the thread that listens to it
 
 
 class Tracker:
@@ -187,15 +186,19 @@ class Tracker:
 
     def _serve(self, connection: Connection) -> None:
         """Talk to one process until it leaves or is lost."""
+        host = "an unknown address"
         try:
+            host = connection.remote_host
             connection.accept(self.token)
             worker = self._join(connection, connection.receive_text())
             if worker is not None:
                 self._listen_to(worker)
         except HandshakeError:
             with self._changed:
-                self._refused = [*self._refused[-9:], connection.remote_host]
-        except (OSError, ValueError, KeyError):
+                self._refused = [*self._refused[-9:], host]
+        except (GarbledMessageError, ValueError, KeyError, TypeError) as error:
+            self._fail(f"a process at {host} has sent a wrong message: {error}")
+        except OSError:
             pass  # it went away before it has joined
         finally:
             connection.close()
@@ -204,7 +207,9 @@ class Tracker:
         try:
             while not worker.is_done:
                 self._take(worker, worker.connection.receive_text())
-        except (OSError, ValueError):
+        except GarbledMessageError as error:
+            self._fail(f"{worker.name} has sent a wrong message: {error}", worker)
+        except OSError:
             self._fail(f"{worker.name} was lost: its process ended", worker)
 
     def _join(self, connection: Connection, hello: dict[str, Any]) -> _Worker | None:

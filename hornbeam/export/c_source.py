@@ -431,6 +431,18 @@ _OF_ALL = {
         up = up + {step} + (fmax(x, 0) + log1p(exp(-fabs(x))));
         predictions[k] = ({score})up;
     }}""",
+    "cumulative": """\
+    double threshold = margins[1], above = 1, share;
+    for (k = 2; k < {outputs}; k++)
+        threshold -= ({step} + fmax(margins[k], 0) + log1p(exp(-fabs(margins[k])))) / 2;
+    for (k = 0; k < {outputs}; k++) {{
+        share = above;
+        above = k < {outputs} - 1 ? 1 / (1 + exp(threshold - margins[0])) : 0;
+        predictions[k] = ({score})(share - above);
+        if (k + 2 < {outputs})
+            threshold += {step} + fmax(margins[k + 2], 0)
+                + log1p(exp(-fabs(margins[k + 2])));
+    }}""",
     "shares": """\
     double sum = 0;
     for (k = 0; k < {outputs}; k++)

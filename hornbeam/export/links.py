@@ -8,7 +8,10 @@ from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.base import Link, Objective
 from hornbeam.objectives.compiled import OWNER
 
-__all__ = ["FORMULAS", "MAX_LOG", "MIN_STEP", "link_of"]
+__all__ = ["CALIBRATION", "FORMULAS", "MAX_LOG", "MIN_STEP", "link_of"]
+
+#: The attribute of a classifier's model that holds its calibrator.
+CALIBRATION = "hornbeam_calibration"
 
 #: The name of each link function, and its formula for the margins m of a row.
 FORMULAS: Mapping[str, str] = {
@@ -22,6 +25,8 @@ FORMULAS: Mapping[str, str] = {
     "climbing": "m[0], and from there up by softplus(m[1]), softplus(m[2]), and so on",
     "distribution": "m, or exp(m) of the parameters that must be above 0",
     "focal": "the share of ones that the focal loss learns m from",
+    "cumulative": "differences of 1 / (1 + exp(m[0] - t)) at thresholds t with the "
+    "middle m[1], apart by softplus(m[2]), softplus(m[3]), and so on",
     "shares": "m over the sum of the m of all outputs",
 }
 
@@ -50,6 +55,13 @@ def link_of(
         raise ParameterError(
             f"the predictions of this model need {owner}.transform, which cannot be "
             "exported; export margins with output_margin=True, and transform them",
+            code=ErrorCode.NOT_EXPORTABLE,
+        )
+    if of_classes and CALIBRATION in attributes:
+        raise ParameterError(
+            "calibrated probabilities cannot be exported; export margins with "
+            "output_margin=True, or the booster, whose probabilities are as before "
+            "calibration",
             code=ErrorCode.NOT_EXPORTABLE,
         )
     if of_classes and objective.probability_link is not None:

@@ -7,6 +7,7 @@ The names are those of skl2onnx without its ZipMap: the input ``X``, and the out
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -318,7 +319,9 @@ def _class_predictions(
         rest = graph.add("Sub", graph.constant(1.0, score_type), shares)
         shares = graph.add("Concat", rest, shares, axis=1)
     else:
-        code = graph.add("ArgMax", margins, axis=1, keepdims=0)
+        by_margin = model.link.name != "cumulative"
+        scores = margins if by_margin else shares
+        code = graph.add("ArgMax", scores, axis=1, keepdims=0)
     names = graph.constant(classes, classes.dtype)
     return graph.add("Gather", names, code, axis=0), shares
 
@@ -365,6 +368,8 @@ def _predictions(
         return add("Concat", columns(0, first), positive, axis=1)
     if link.name == "focal":
         return _focal_share(graph, margins, link.number, dtype)
+    if link.name == "cumulative":
+        return _cumulative(graph, columns, model.n_outputs, dtype)
     if link.name == "shares" and model.n_outputs > 1:
         return add("Div", margins, add("ReduceSum", margins, _axis(graph)))
     return margins
@@ -372,6 +377,31 @@ def _predictions(
 
 def _axis(graph: _Graph) -> str:
     return graph.constant([1], np.int64)
+
+
+def _cumulative(
+    graph: _Graph,
+    columns: Callable[[int, int], str],
+    classes: int,
+    dtype: np.dtype[Any],
+) -> str:
+    """Return the name of the probabilities of ordered classes.
+
+    `columns` returns the name of some columns of the margins.
+    """
+    add = graph.add
+    place = add("Sub", columns(1, 2), columns(0, 1))
+    if classes > 2:
+        steps = _softplus(graph, columns(2, classes), dtype)
+        gaps = add("Add", steps, graph.constant(MIN_STEP, dtype))
+        # How far each gap moves each threshold.
+        moves = np.tri(classes - 1, classes - 2, -1).T - 0.5
+        place = add("Add", place, add("MatMul", gaps, graph.constant(moves, dtype)))
+    above = add("Sigmoid", add("Neg", place))
+    none = add("Mul", columns(0, 1), graph.constant(0.0, dtype))
+    every = add("Add", none, graph.constant(1.0, dtype))
+    from_class = add("Concat", every, above, axis=1)
+    return add("Sub", from_class, add("Concat", above, none, axis=1))
 
 
 def _softplus(graph: _Graph, x: str, dtype: np.dtype[Any]) -> str:

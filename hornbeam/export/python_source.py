@@ -317,6 +317,11 @@ p = [
         for k, x in enumerate(m)
     ]""",
     "focal": "p = [_pull(-x) / (_pull(x) + _pull(-x)) for x in m]",
+    "cumulative": """\
+gaps = [{step} + max(x, 0) + math.log1p(_exp(-abs(x))) for x in m[2:]]
+    places = [m[1] - sum(gaps) / 2 + sum(gaps[:k]) for k in range(len(m) - 1)]
+    above = [1.0] + [1 / (1 + _exp(t - m[0])) for t in places] + [0.0]
+    p = [above[k] - above[k + 1] for k in range(len(m))]""",
     "shares": """\
 total = sum(m) if len(m) > 1 else 1
     p = [x / total for x in m]""",

@@ -32,7 +32,7 @@ from hornbeam.kernels.binned_trees import (
 )
 from hornbeam.kernels.layout import BINNED_COLUMN_DTYPE, RUN_DTYPE
 from hornbeam.kernels.linear_leaves import NodeTerms
-from hornbeam.kernels.predict import FEATURE, PackedNodes, pack_nodes
+from hornbeam.kernels.predict import FEATURE, PackedNodes, mark_symmetric, pack_nodes
 
 __all__ = [
     "BinnedLayout",
@@ -51,8 +51,9 @@ class Layout:
     Parameters
     ----------
     roots
-        (trees, 4) int32: index of the root, depth, output, number of categorical
-        splits.
+        (trees, 5) int32: index of the root, depth, output, number of categorical
+        splits, and whether the tree is symmetric: complete, with nodes numbered level
+        by level and one numerical split a level.
     nodes
         (nodes,) uint64: feature, whether missing values go right, and the index of the
         left child; the right child is the next node (see `hornbeam.kernels.predict`).
@@ -131,7 +132,11 @@ class Layout:
         for number in np.flatnonzero(depths < 0).tolist():
             depths[number] = trees[number].depth()
         by_category = [np.count_nonzero(tree.split_type) for tree in trees]
-        roots = np.stack([starts[:-1], depths, outputs, by_category], axis=1)
+        symmetric = np.empty(len(trees), np.uint8)
+        mark_symmetric(starts, depths, nodes, thresholds, symmetric)
+        symmetric[np.flatnonzero(by_category)] = 0
+        columns_of_roots = starts[:-1], depths, outputs, by_category, symmetric
+        roots = np.stack(columns_of_roots, axis=1)
         category_spans, category_bits = _category_bits(trees)
         values = _joined([tree.value for tree in trees], np.float32)
         if weights is not None and (step != 0.0 or not (weights == 1).all()):

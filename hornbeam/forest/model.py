@@ -388,7 +388,8 @@ def average_models(models: Sequence[Model]) -> Model:
                 "only models of as many rounds have an average; slice the longer one",
                 code=ErrorCode.MODELS_NOT_MERGEABLE,
             )
-    scaled = [[_scaled(tree, len(models)) for tree in model.trees] for model in models]
+    share = 1 / len(models)
+    scaled = [[_scaled(tree, share) for tree in model.trees] for model in models]
     for begin, end in pairwise(first.round_starts):
         trees = [tree for own in scaled for tree in own[begin:end]]
         outputs = first.tree_output[begin:end] * len(models)
@@ -401,6 +402,33 @@ def average_models(models: Sequence[Model]) -> Model:
             weights[order],
         )
     return averaged
+
+
+def models_of_average(averaged: Model, parts: int) -> list[Model]:
+    """Return the models whose average, by `average_models`, is this one.
+
+    Leaf values are those of the models up to the rounding of float32.
+    """
+    models = []
+    for part in range(parts):
+        model = averaged.without_rounds()
+        model.num_parallel_tree = averaged.num_parallel_tree // parts
+        for begin, end in pairwise(averaged.round_starts):
+            # Trees of one output are neighbours, in the order of the models.
+            outputs = np.array(averaged.tree_output[begin:end])
+            own = np.concatenate(
+                [
+                    np.array_split(begin + np.flatnonzero(outputs == k), parts)[part]
+                    for k in np.unique(outputs)
+                ]
+            )
+            model.append_round(
+                [_scaled(averaged.trees[place], parts) for place in own],
+                [averaged.tree_output[place] for place in own],
+                averaged.weights[own],
+            )
+        models.append(model)
+    return models
 
 
 def _with_all_formulas(models: Sequence[Model]) -> list[Model]:
@@ -433,11 +461,16 @@ def _with_features(tree: Tree, places: NDArray[np.int32]) -> Tree:
     feature = tree.feature.copy()
     is_split = tree.left >= 0
     feature[is_split] = places[feature[is_split]]
-    return replace(tree, feature=feature)
+    terms = tree.terms
+    if terms is not None:
+        moved = terms.terms.copy()
+        moved["feature"] = places[moved["feature"]]
+        terms = terms._replace(terms=moved)
+    return replace(tree, feature=feature, terms=terms)
 
 
-def _scaled(tree: Tree, parts: int) -> Tree:
-    share = np.float32(1 / parts)
+def _scaled(tree: Tree, factor: float) -> Tree:
+    share = np.float32(factor)
     return replace(
         tree,
         value=tree.value * share,

@@ -1,4 +1,4 @@
-"""Grows one tree in a backend, depthwise or lossguide."""
+"""Grows one tree in a backend: depthwise, lossguide or symmetric."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from hornbeam.forest.tree import LeafTerms, Tree
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import ConstrainedBackend, bounds_in
 from hornbeam.growth.lossguide import grow_lossguide
+from hornbeam.growth.symmetric import grow_symmetric
 from hornbeam.growth.tree_builder import TreeBuilder, prune
 from hornbeam.kernels.leaves import NodeColumns, weigh_nodes, write_nodes
+from hornbeam.kernels.symmetric_tree import inherit_weights
 
 __all__ = [
     "LeafConstants",
@@ -81,6 +83,7 @@ def grow_tree(
     sides = None
     is_constant = constants is None and regression is None
     weighs = is_constant and not (limits.prunes or params.path_smooth > 0.0)
+    weighs = weighs and not limits.symmetric  # some weights are inherited
     if constraints is not None and constraints.directions is not None:
         weighs = False  # weights have bounds
     rate = learning_rate if weighs else None
@@ -90,6 +93,10 @@ def grow_tree(
     else:
         if grown is not None:
             tree = TreeBuilder.of(grown)
+            nodes = owners = tree.leaves()
+        elif limits.symmetric:
+            groups = None if constraints is None else constraints.groups
+            tree = grow_symmetric(backend, limits, columns, groups)
             nodes = owners = tree.leaves()
         else:
             finder: Backend | ConstrainedBackend = backend
@@ -111,6 +118,7 @@ def grow_tree(
             owners,
             backend,
             params,
+            limits.symmetric,
             learning_rate,
             None if constraints is None else bounds_in(tree, constraints, sides),
             None if constants is None else partial(constants, output),
@@ -144,7 +152,8 @@ def _grow_depthwise(
     depth, leaves = 0, 1
     while level.size > 0 and not limits.deep_enough(depth):
         splits, sets = backend.find_splits(level, columns.allowed(level, depth))
-        chosen = limits.worthwhile(splits).nonzero()[0][: limits.leaves_left(leaves)]
+        enough = limits.worthwhile(splits["gain"])
+        chosen = enough.nonzero()[0][: limits.leaves_left(leaves)]
         if chosen.size == 0:
             break
         nodes, splits, sets = level[chosen], splits[chosen], sets[chosen]
@@ -162,6 +171,7 @@ def _weigh(
     owners: NDArray[np.intp],
     backend: Backend,
     params: SplitParams,
+    symmetric: bool,
     learning_rate: float,
     bounds: NDArray[np.float64] | None,
     constants: Callable[[NDArray[np.uint32], int], NDArray[np.float64]] | None,
@@ -193,6 +203,9 @@ def _weigh(
         own_bounds = _NO_BOUNDS if bounds is None else bounds[column]
         own = sums[column], own_bounds, rows, weights[column]
         weigh_nodes(left, params.rules, learning_rate, *own)
+        if symmetric:
+            of_column = sums[column], weights[column]
+            inherit_weights(left, params.rules, learning_rate, *of_column)
     if constants is not None:
         weights[0, leaves] = constants(backend.leaf_of(), leaves.size) * learning_rate
     if len(sums) > backend.n_outputs:

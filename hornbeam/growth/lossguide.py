@@ -148,7 +148,8 @@ class _Lossguide:
     def _find(self, nodes: list[int], drawn: NDArray[np.uint8] | None) -> None:
         """Find the best splits of the newest nodes of the backend."""
         splits, sets = self._backend.find_splits(np.array(nodes), drawn)
-        gains = np.where(self._limits.worthwhile(splits), splits["gain"], 0.0)
+        gains = splits["gain"]
+        gains = np.where(self._limits.worthwhile(gains), gains, 0.0)
         begin, end = nodes[0], nodes[-1] + 1
         self._gain[begin:end] = gains.tolist()
         if begin == 0:

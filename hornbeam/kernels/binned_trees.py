@@ -79,6 +79,8 @@ TOP_DTYPE = np.dtype(
         ("first_slot", np.int64),
         ("end_slot", np.int64),
         ("levels", np.int64),  # below the slots
+        # A move is a level of a symmetric tree, and a digit of the slot.
+        ("is_symmetric", np.int64),
     ]
 )
 
@@ -197,9 +199,23 @@ def _nearest_free(number, level, digits, is_free):
     return nearest
 
 
+@inline
+def _take_levels(root, digits, nodes, splits, own_slots):
+    """Write the splits of the first levels of a symmetric tree, and its slots."""
+    first = np.int64(root)
+    for level in range(digits):
+        splits[level] = first
+        first = np.int64(nodes[first] >> _LEFT)
+    for number in range(own_slots.size):
+        node = np.int64(root)
+        for level in range(digits):
+            node = np.int64(nodes[node] >> _LEFT) + ((number >> level) & 1)
+        own_slots[number] = node
+
+
 @kernel
 def choose_top_splits(
-    roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
+    roots,  # (trees, 5) int32, see `hornbeam.forest.layout.Layout`
     nodes,  # (nodes,) uint64: the left child in the upper half; a leaf is its own
     cover,  # (nodes,) float32: the weight of the rows in a node
     trees,  # (trees,) TOP_DTYPE, out
@@ -213,6 +229,8 @@ def choose_top_splits(
     All rows start in slot 0. At each split, those that go left stay in their slot, and
     the others move to an empty one. A move changes one digit of the number of the slot;
     for each further digit that differs, the rows move from their slot to itself.
+
+    In a symmetric tree the sets of the rows that go right at the levels are the digits.
     """
     held, shares, levels, numbers, is_free, waiting = scratch
     n_moves = 0
@@ -225,6 +243,16 @@ def choose_top_splits(
         while digits < SLOT_BITS and (1 << digits) < n_leaves:
             digits += 1
         own_slots = slots[n_slots : n_slots + (1 << digits)]
+        trees[t]["is_symmetric"] = roots[t, 4]
+        if roots[t, 4]:
+            _take_levels(roots[t, 0], digits, nodes, splits[n_moves:], own_slots)
+            for level in range(digits):
+                moves[n_moves + level] = 0
+            n_moves += digits
+            n_slots += own_slots.size
+            trees[t]["end_move"], trees[t]["end_slot"] = n_moves, n_slots
+            trees[t]["levels"] = roots[t, 1] - digits
+            continue
         for number in range(own_slots.size):
             own_slots[number] = roots[t, 0]
             is_free[number] = number > 0
@@ -397,6 +425,19 @@ def _reach_slots(moves, marked, sets, digits, slots):
     write_numbers(digits, slots)
 
 
+@kernel
+def _read_digits(moves, marked, digits, slots):
+    """Write the slot of each row after the first levels of a symmetric tree."""
+    for digit in range(SLOT_BITS):
+        for word in range(SET_WORDS):
+            digits[digit, word] = 0
+    for level in range(moves.size):
+        test = moves[level] >> np.uint64(3 * SLOT_BITS)
+        for word in range(SET_WORDS):
+            digits[level, word] = marked[test, word]
+    write_numbers(digits, slots)
+
+
 @inline
 def _step(bins, node, i):
     """Return the next position of row `i` from a node."""
@@ -437,13 +478,13 @@ def _descend_uneven(bins, nodes, places, rows, held):
 def reach_slots(thread_id, t, binned, scratch):
     """Write the slots of rows after the top splits of a tree to the scratch."""
     tree = binned.trees[t]
-    _reach_slots(
-        binned.moves[tree["first_move"] : tree["end_move"]],
-        scratch.tests[thread_id],
-        scratch.sets[thread_id],
-        scratch.digits[thread_id],
-        scratch.slots[thread_id],
-    )
+    moves = binned.moves[tree["first_move"] : tree["end_move"]]
+    tests, digits = scratch.tests[thread_id], scratch.digits[thread_id]
+    slots = scratch.slots[thread_id]
+    if tree["is_symmetric"]:
+        _read_digits(moves, tests, digits, slots)
+    else:
+        _reach_slots(moves, tests, scratch.sets[thread_id], digits, slots)
 
 
 @inline
@@ -507,7 +548,7 @@ def add_binned_trees(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
+    roots,  # (trees, 5) int32, see `hornbeam.forest.layout.Layout`
     binned,  # `hornbeam.forest.layout.BinnedLayout`
     values,  # (nodes,) float32
     scratch,  # BinnedScratch
@@ -537,7 +578,7 @@ def add_binned_trees_to_entries(
     n_threads,
     sync,
     entries,  # Entries
-    roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
+    roots,  # (trees, 5) int32, see `hornbeam.forest.layout.Layout`
     binned,  # `hornbeam.forest.layout.BinnedLayout`
     values,  # (nodes,) float32
     scratch,  # BinnedScratch

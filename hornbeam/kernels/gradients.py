@@ -45,6 +45,7 @@ __all__ = [
     "margins_of",
     "negative_binomial",
     "normal",
+    "ordinal",
     "pinball",
     "poisson",
     "pseudo_huber",
@@ -445,6 +446,79 @@ def softmax(
                 p = powers[i] / total[i]
                 g[i] = np.float32(p - (1.0 if label[i] == k else 0.0))
                 h[i] = np.float32(max(2.0 * p * (1.0 - p), maths.LEAST_HESSIAN))
+            finish_lanes(thread_id, k, begin, rows, 1.0, g, h, new)
+        task = next_task(sync, 0)
+
+
+@kernel
+def ordinal(
+    thread_id,
+    n_threads,
+    sync,
+    # LossRows of one target, a whole number below classes; margins: the location, the
+    # middle of the first and the last threshold, inverse softplus gaps between others
+    rows,
+    numbers,  # (1,) float64: not used
+    new,  # NewGradients, out
+    # (threads, 6 + outputs, lane) float64: from row 2 on, g and h of the location, and
+    # of the gap around the row's class
+    scratch,
+):
+    """Write g and h of cumulative logits, times the row's weight.
+
+    A gap has its share of each row's derivatives: it moves all thresholds below it down
+    by a half, and all above it up. So hessians of gaps are multiplied by their number,
+    by which all together do not overshoot. The middle stays: g = 0 and h = 1.
+    """
+    classes, n_rows = rows.margins.shape
+    lane = scratch.shape[2]
+    gaps = classes - 2
+    own = scratch[thread_id]
+    task = next_task(sync, 0)
+    while task * lane < n_rows:
+        begin = task * lane
+        count = min(lane, n_rows - begin)
+        end = begin + count
+        for k in range(classes):
+            margins_of(k, begin, end, rows)
+        label = rows.targets[0, begin:end]
+        for i in range(count):
+            target = int(label[i])
+            low = rows.margins[1, begin + i] - rows.margins[0, begin + i]
+            high, total = low, 0.0
+            for k in range(1, gaps + 1):
+                gap = maths.climb(0.0, rows.margins[1 + k, begin + i])
+                total += gap
+                low += gap if k < target else 0.0
+                high += gap if k <= target else 0.0
+            low -= 0.5 * total
+            high -= 0.5 * total
+            own[4, i] = 0.0
+            own[5, i] = 0.0
+            if target == 0:
+                low = -np.inf
+            elif target > gaps:
+                high = np.inf
+            else:
+                own[4, i], own[5, i] = maths.class_gap(low, high)
+            own[2, i], own[3, i] = maths.class_range(low, high)
+        for k in range(classes):
+            g, h = lanes_of(thread_id, k, begin, end, new, scratch)
+            for i in range(count):
+                gradient, hessian = own[2, i], own[3, i]
+                if k == 1:
+                    gradient, hessian = 0.0, 1.0
+                elif k > 1:
+                    target = int(label[i])
+                    slope = maths.sigmoid(rows.margins[k, begin + i])
+                    gradient *= -0.5 if k - 1 < target else 0.5
+                    hessian *= 0.25
+                    if k - 1 == target:
+                        gradient, hessian = own[4, i], own[5, i]
+                    gradient *= slope
+                    hessian = max(gaps * hessian * slope * slope, maths.LEAST_HESSIAN)
+                g[i] = np.float32(gradient)
+                h[i] = np.float32(hessian)
             finish_lanes(thread_id, k, begin, rows, 1.0, g, h, new)
         task = next_task(sync, 0)
 

@@ -56,6 +56,8 @@ class BinColumns(NamedTuple):
         (columns,) COLUMN_DTYPE.
     histogram_bins
         (some,) uint32: the histogram bins of the values of packed columns.
+    by_column
+        (columns, rows) as `bins`, or (0, 0): the same bins column-major.
     """
 
     bins: NDArray[np.uint8] | NDArray[np.uint16]
@@ -64,6 +66,7 @@ class BinColumns(NamedTuple):
     cells: NDArray[np.int64]
     table: NDArray[Any]
     histogram_bins: NDArray[np.uint32]
+    by_column: NDArray[np.uint8] | NDArray[np.uint16]
 
 
 class QuantisedGradients(NamedTuple):
@@ -136,8 +139,8 @@ def _add_column(bins, sums, cell, f, starts, values):
 
 
 @kernel
-def _add_packed(bins, columns, all_columns, rows, begin, end, packed, starts, sums):
-    """Add the packed gradients of ``rows[begin:end]`` to `sums`.
+def _add_packed(bins, columns, all_columns, own_rows, packed, starts, sums):
+    """Add the packed gradients of rows to `sums`.
 
     Four rows at a time, so that the additions of one row overlap with the memory
     latency of the others. Unsigned indices avoid the check for negative ones.
@@ -146,14 +149,13 @@ def _add_packed(bins, columns, all_columns, rows, begin, end, packed, starts, su
     count = np.uint64(columns.size)
     first = columns[0]
     span = columns[count - np.uint64(1)] - first + np.uint64(1)
-    own_rows = rows[begin:end]
     size = np.uint64(own_rows.size)
     whole_rows = size // _FOUR * _FOUR
     whole_columns = count // _FOUR * _FOUR if span == count else np.uint64(0)
 
     # The processor itself prefetches what is consecutive, such as the root's rows.
     last_row = np.int64(own_rows[size - np.uint64(1)])
-    consecutive = last_row - np.int64(own_rows[0]) == end - begin - 1
+    consecutive = last_row - np.int64(own_rows[0]) == own_rows.size - 1
     to_prefetch = np.uint64(0) if consecutive and width <= span + span else size
     # About one column of each cache line.
     step = max(np.uint64(_LINE_BYTES // bins.itemsize) * count // span, np.uint64(1))
@@ -187,11 +189,67 @@ def _add_packed(bins, columns, all_columns, rows, begin, end, packed, starts, su
 
 
 @inline
-def _flush(columns, table, histogram_bins, starts, sums, gradients, hessians):
+def _are_consecutive(rows):
+    """Return whether each row is the one after the row before it."""
+    first = np.int64(rows[0])
+    if np.int64(rows[-1]) - first != rows.size - 1:
+        return False
+    differs = np.uint32(0)
+    for i in range(rows.size):
+        differs |= rows[i] ^ np.uint32(first + i)
+    return differs == 0
+
+
+@kernel
+def _add_by_column(by_column, columns, begin, end, packed, starts, sums):
+    """Add the packed gradients of rows `begin` to `end` to `sums`.
+
+    Four columns at a time, whose sums stay in the first-level cache.
+    """
+    values = packed[begin:end]
+    size = np.uint64(values.size)
+    whole = columns.size // 4 * 4
+    for j in range(0, whole, 4):
+        bins_0 = by_column[columns[j], begin:end]
+        bins_1 = by_column[columns[j + 1], begin:end]
+        bins_2 = by_column[columns[j + 2], begin:end]
+        bins_3 = by_column[columns[j + 3], begin:end]
+        sums_0 = sums[_start(by_column, starts, np.uint64(j)) :]
+        sums_1 = sums[_start(by_column, starts, np.uint64(j + 1)) :]
+        sums_2 = sums[_start(by_column, starts, np.uint64(j + 2)) :]
+        sums_3 = sums[_start(by_column, starts, np.uint64(j + 3)) :]
+        for i in range(size):
+            value = values[i]
+            sums_0[np.uint64(bins_0[i])] += value
+            sums_1[np.uint64(bins_1[i])] += value
+            sums_2[np.uint64(bins_2[i])] += value
+            sums_3[np.uint64(bins_3[i])] += value
+    for j in range(whole, columns.size):
+        own_bins = by_column[columns[j], begin:end]
+        own_sums = sums[_start(by_column, starts, np.uint64(j)) :]
+        for i in range(size):
+            own_sums[np.uint64(own_bins[i])] += values[i]
+
+
+@kernel
+def _add_rows(columns, chosen, rows, packed, starts, sums):
+    """Add the packed gradients of rows to `sums`, in the faster of two ways."""
+    if columns.by_column.size > 0 and _are_consecutive(rows):
+        begin = np.int64(rows[0])
+        end = begin + rows.size
+        _add_by_column(columns.by_column, chosen, begin, end, packed, starts, sums)
+    else:
+        _add_packed(
+            columns.bins, chosen, columns.table.size, rows, packed, starts, sums
+        )
+
+
+@inline
+def _flush(bins, columns, table, histogram_bins, starts, sums, gradients, hessians):
     """Add the packed sums to the wide ones and reset them to zero."""
     for j in range(columns.size):
         column = table[columns[j]]
-        start = np.int64(starts[j])
+        start = np.int64(_start(bins, starts, np.uint64(j)))
         own = sums[start : start + column["n_bins"]]
         if column["width"] == 1:
             own_gradients = gradients[column["cell"] :]
@@ -304,13 +362,10 @@ def build_histograms(
                 stop = own_cells[j] + table[chosen[j]]["n_bins"]
                 gradients[own_cells[j] : stop] = 0
             if end > begin:
-                _add_packed(
-                    columns.bins,
+                _add_rows(
+                    columns,
                     chosen,
-                    table.size,
-                    own_rows,
-                    begin,
-                    end,
+                    own_rows[begin:end],
                     pairs.packed,
                     own_cells,
                     gradients,
@@ -320,7 +375,8 @@ def build_histograms(
         if tasks[task, 6] != ADD:
             _clear(chosen, table, histogram_bins, gradients, hessians)
         last = chosen.size - 1
-        cells = np.int64(own_starts[last]) + table[chosen[last]]["n_bins"]
+        cells = np.int64(own_starts[last] - own_starts[0])
+        cells += table[chosen[last]]["n_bins"]
         # A direct addition costs about four times an addition to packed bins.
         if pairs.packed.size == 0 or 4 * (end - begin) * chosen.size < cells:
             _add_wide(columns, chosen, own_rows, begin, end, pairs, gradients, hessians)
@@ -328,18 +384,16 @@ def build_histograms(
             sums = scratch[thread_id]
             for block in range(begin, end, BLOCK_ROWS):
                 stop = min(block + BLOCK_ROWS, end)
-                _add_packed(
-                    columns.bins,
+                _add_rows(
+                    columns,
                     chosen,
-                    table.size,
-                    own_rows,
-                    block,
-                    stop,
+                    own_rows[block:stop],
                     pairs.packed,
                     own_starts,
                     sums,
                 )
                 _flush(
+                    columns.bins,
                     chosen,
                     table,
                     histogram_bins,

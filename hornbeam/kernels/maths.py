@@ -14,6 +14,8 @@ from hornbeam.kernels.jit import inline
 __all__ = [
     "LEAST_HESSIAN",
     "absolute_error",
+    "class_gap",
+    "class_range",
     "climb",
     "coordinate_step",
     "exp",
@@ -377,6 +379,31 @@ def side_weight(residual: float, level: float) -> float:
 def climb(below: float, margin: float) -> float:
     """Return the next higher expectile: below + softplus(margin) + a constant."""
     return below + _LEAST_STEP + (max(margin, 0.0) + log1p(exp(-abs(margin))))
+
+
+# --- Ordered classes: a class is a range of the margin plus logistic noise ------------
+
+
+@inline
+def class_range(low: float, high: float) -> tuple[float, float]:
+    """Return g and h, by the margin, of minus the log probability of a class.
+
+    It is sigmoid(high) - sigmoid(low): `low` and `high` are the thresholds below and
+    above the class, minus the margin; infinite for the first and the last class.
+    """
+    below, above = sigmoid(low), sigmoid(high)
+    hessian = above * (1.0 - above) + below * (1.0 - below)
+    return 1.0 - above - below, max(hessian, LEAST_HESSIAN)
+
+
+@inline
+def class_gap(low: float, high: float) -> tuple[float, float]:
+    """Return g and h of the same by the gap high - low, which has a fixed centre."""
+    odds = 1.0 / (exp(max(high - low, _LEAST_STEP)) - 1.0)
+    below, above = sigmoid(low), sigmoid(high)
+    spread = above * (1.0 - above) + below * (1.0 - below)
+    gradient = -0.5 * (1.0 - above + below) - odds
+    return gradient, 0.25 * spread + odds * (1.0 + odds)
 
 
 # --- Distributions: gradients and hessians of a row's two margins ---------------------

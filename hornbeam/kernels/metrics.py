@@ -15,6 +15,7 @@ __all__ = [
     "approximate_median_significance",
     "area_under_precision_recall",
     "area_under_roc",
+    "class_distance",
     "class_error",
     "class_log_loss",
     "mean_absolute_error",
@@ -242,6 +243,33 @@ def class_log_loss(
     for i in range(predictions.shape[0]):
         weight = weights[i] if weights.size else 1.0
         total += weight * surprise(predictions[i, int(labels[i])])
+        weight_total += weight
+    return total / weight_total if weight_total > 0.0 else 0.0
+
+
+@kernel
+def class_distance(
+    predictions,  # (rows, classes) float64
+    labels,  # (rows,) float64, whole numbers below the number of classes
+    weights,  # (rows,) float64, or empty
+) -> float:
+    """Return the weighted mean number of classes between a row's and its likeliest.
+
+    The first of equal predictions counts; a row with a NaN makes the mean NaN.
+    """
+    total = 0.0
+    weight_total = 0.0
+    for i in range(predictions.shape[0]):
+        weight = weights[i] if weights.size else 1.0
+        best = 0
+        sum_of_row = predictions[i, 0]
+        for k in range(1, predictions.shape[1]):
+            sum_of_row += predictions[i, k]
+            if predictions[i, k] > predictions[i, best]:
+                best = k
+        if math.isnan(sum_of_row):
+            total = math.nan
+        total += weight * abs(labels[i] - best)
         weight_total += weight
     return total / weight_total if weight_total > 0.0 else 0.0
 

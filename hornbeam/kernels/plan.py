@@ -10,7 +10,7 @@ import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, PACK, REPLACE, TASK_ROWS
-from hornbeam.kernels.sync import threads_for
+from hornbeam.kernels.sync import sharers_for
 
 __all__ = [
     "CELLS_PER_ROW",
@@ -28,14 +28,20 @@ __all__ = [
 CELLS_PER_ROW = 8
 #: Tasks per thread, for load balancing.
 _TASKS_PER_THREAD = 4
+#: The least rows of a task that partitions rows, and the least histogram bins of one
+#: that builds histograms, where threads share a node.
+_PARTITION_ROWS = 1 << 12
+_HISTOGRAM_CELLS = 1 << 13
+#: The least columns of a task where threads share those of a node.
+_LEAST_COLUMNS = 6
 
 
 @inline
-def _chunk(rows, n_threads):
-    """Return the number of rows of a task; one thread needs no small tasks."""
+def _share(total, n_threads, least):
+    """Return the size of a task; one thread needs no small tasks."""
     if n_threads == 1:
-        return max(rows, 1)
-    return max(BLOCK_ROWS, rows // (_TASKS_PER_THREAD * n_threads) + 1)
+        return max(total, 1)
+    return max(least, total // (_TASKS_PER_THREAD * n_threads) + 1)
 
 
 @inline
@@ -120,6 +126,7 @@ def plan_histograms(
     slots,  # (nodes,) int64: the slot of each histogram
     nodes,  # table of NODE_DTYPE
     team_size,
+    waiting,  # whether the team waits, see `sync.sharers_for`
     blocks,  # (blocks + 1,) int64: the first columns of tasks, and the end
     cells,  # bins of a histogram
     first_slab,  # slots from here on hold partial sums of nodes with several tasks
@@ -128,13 +135,18 @@ def plan_histograms(
     joins,  # the same
     lengths,  # (2,) int64, out: tasks and joins
 ):
-    """Write the tasks that build histograms; return the number of threads."""
+    """Write the tasks that build histograms; return the number of threads.
+
+    Threads share the rows of large nodes and the columns of small ones.
+    """
     rows = 0
     for i in range(batch.size):
         rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
 
-    n_threads = threads_for(team_size, rows * blocks[blocks.size - 1])
-    chunk = _chunk(rows, n_threads)
+    all_cells = rows * blocks[blocks.size - 1]
+    n_threads = sharers_for(team_size, all_cells, waiting)
+    chunk = _share(rows, n_threads, BLOCK_ROWS)
+    task_cells = _share(all_cells, n_threads, _HISTOGRAM_CELLS)
     join_bins = cells if n_threads == 1 else JOIN_BINS
     slab = first_slab
     n_tasks = 0
@@ -149,17 +161,22 @@ def plan_histograms(
             if part > begin:
                 target = slab
                 slab += 1
+            stop = min(part + chunk, end)
             for block in range(blocks.size - 1):
-                tasks[n_tasks, 0] = target
-                tasks[n_tasks, 1] = node["side"]
-                tasks[n_tasks, 2] = part
-                tasks[n_tasks, 3] = min(part + chunk, end)
-                tasks[n_tasks, 4] = blocks[block]
-                tasks[n_tasks, 5] = blocks[block + 1]
-                tasks[n_tasks, 6] = mode if part == begin else REPLACE
-                if mode == PACK and end - begin > BLOCK_ROWS:
-                    tasks[n_tasks, 6] = REPLACE
-                n_tasks += 1
+                columns = blocks[block + 1] - blocks[block]
+                most = columns // _LEAST_COLUMNS
+                pieces = max(1, min((stop - part) * columns // task_cells, most))
+                for piece in range(pieces):
+                    tasks[n_tasks, 0] = target
+                    tasks[n_tasks, 1] = node["side"]
+                    tasks[n_tasks, 2] = part
+                    tasks[n_tasks, 3] = stop
+                    tasks[n_tasks, 4] = blocks[block] + columns * piece // pieces
+                    tasks[n_tasks, 5] = blocks[block] + columns * (piece + 1) // pieces
+                    tasks[n_tasks, 6] = mode if part == begin else REPLACE
+                    if mode == PACK and end - begin > BLOCK_ROWS:
+                        tasks[n_tasks, 6] = REPLACE
+                    n_tasks += 1
             part += chunk
         if slab > own_slab:
             for cell in range(0, cells, join_bins):
@@ -239,14 +256,15 @@ def plan_partition(
     batch,  # (nodes,) int64: nodes with splits in the table
     nodes,  # table of NODE_DTYPE
     team_size,
+    waiting,  # whether the team waits, see `sync.sharers_for`
     tasks,  # see `partition.partition_rows`, out
 ):
     """Write the tasks that partition rows; return the numbers of tasks and threads."""
     rows = 0
     for i in range(batch.size):
         rows += nodes[batch[i]]["end"] - nodes[batch[i]]["begin"]
-    n_threads = threads_for(team_size, CELLS_PER_ROW * rows)
-    chunk = _chunk(rows, n_threads)
+    n_threads = sharers_for(team_size, CELLS_PER_ROW * rows, waiting)
+    chunk = _share(rows, n_threads, _PARTITION_ROWS)
     n_tasks = 0
     for i in range(batch.size):
         node = nodes[batch[i]]

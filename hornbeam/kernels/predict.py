@@ -26,6 +26,7 @@ __all__ = [
     "find_leaves",
     "goes_right",
     "goes_right_mixed",
+    "mark_symmetric",
     "next_place",
     "pack_nodes",
     "reach_leaves",
@@ -46,6 +47,8 @@ FEATURE_BITS = 31
 #: The bits of the feature in a node.
 FEATURE = np.uint64((1 << FEATURE_BITS) - 1)
 _MISSING = np.uint64(FEATURE_BITS)
+#: These and where missing values go: the split.
+_SPLIT = np.uint64((1 << 32) - 1)
 _LEFT = np.uint64(32)
 _ONE = np.uint64(1)
 
@@ -152,6 +155,38 @@ def pack_nodes(
         depths[t] = depth if in_order else -1
 
 
+@kernel
+def mark_symmetric(
+    starts,  # (trees + 1,) int64: the first node of each tree
+    depths,  # (trees,) int64
+    nodes,  # (nodes,) uint64, see FEATURE_BITS
+    thresholds,  # (nodes,) of the type of the data; NaN at leaves
+    symmetric,  # (trees,) uint8, out
+):
+    """Write which trees are complete, level by level, with one split a level.
+
+    Their leaves are numbered by the answers at the levels as binary digits.
+    """
+    for t in range(depths.size):
+        start, depth = starts[t], depths[t]
+        symmetric[t] = 0
+        if depth < 1 or starts[t + 1] - start != (np.int64(2) << depth) - 1:
+            continue
+        equal = True
+        first = start
+        for level in range(depth):
+            end = first + (np.int64(1) << level)
+            split, threshold = nodes[first] & _SPLIT, thresholds[first]
+            place = first
+            while equal and place < end:
+                left = np.uint64(2 * place - start + 1)
+                equal = nodes[place] == ((left << _LEFT) | split)
+                equal &= thresholds[place] == threshold
+                place += 1
+            first = end
+        symmetric[t] = equal
+
+
 @inline
 def _next_place(value, node, threshold):
     """Return the next position of a row without missing values."""
@@ -203,6 +238,25 @@ def _descend(data, root, depth, packed, places):
             node = nodes[place]
             value = data[i, node & FEATURE]
             places[i] = _next_place_missing(value, node, thresholds[place])
+
+
+@kernel
+def _descend_symmetric(data, root, depth, packed, places):
+    """Write the leaf positions of any rows in a symmetric tree.
+
+    A level asks all rows the same, and the answers are the digits of the leaf.
+    """
+    for i in range(data.shape[0]):
+        places[i] = 1
+    first = np.uint64(root)
+    for _ in range(depth):
+        node, threshold = packed.nodes[first], packed.thresholds[first]
+        column = data[:, node & FEATURE]
+        for i in range(column.size):
+            places[i] = 2 * places[i] + goes_right(column[i], node, threshold)
+        first = node >> _LEFT
+    for i in range(data.shape[0]):
+        places[i] += root - 1
 
 
 @inline
@@ -334,6 +388,8 @@ def reach_leaves(data, has_missing, roots, t, packed, scratch, thread_id):
     root, depth = roots[t, 0], roots[t, 1]
     if roots[t, 3] > 0:
         _descend_mixed(data, root, depth, packed, places)
+    elif roots[t, 4]:
+        _descend_symmetric(data, root, depth, packed, places)
     elif depth > MOST_LEVELS:
         end = roots[t + 1, 0] if t + 1 < roots.shape[0] else packed.nodes.size
         order, ends = scratch.order[thread_id], scratch.ends[thread_id]
@@ -351,7 +407,7 @@ def add_trees(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: root's position, depth, output, splits by category
+    roots,  # (trees, 5) int32, see `hornbeam.forest.layout.Layout`
     packed,  # PackedNodes
     values,  # (nodes,) float32
     scratch,  # DescentScratch
@@ -375,7 +431,7 @@ def add_trees(
 @kernel
 def add_trees_to_few(
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: root's position, depth, output, splits by category
+    roots,  # (trees, 5) int32, see `hornbeam.forest.layout.Layout`
     nodes,  # (nodes,) uint64, see FEATURE_BITS
     thresholds,  # (nodes,) of the type of data; NaN at leaves
     spans,  # (nodes, 2) int64: first word and number of categories; -1 by threshold
@@ -418,7 +474,7 @@ def find_leaves(
     n_threads,
     sync,
     data,  # (rows, features) float32 or float64, row-major, NaN missing
-    roots,  # (trees, 4) int32: root's position, depth, output, splits by category
+    roots,  # (trees, 5) int32, see `hornbeam.forest.layout.Layout`
     packed,  # PackedNodes
     numbers,  # (nodes,) int32: the node's index in its tree
     scratch,  # DescentScratch

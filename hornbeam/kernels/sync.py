@@ -19,6 +19,7 @@ __all__ = [
     "next_task",
     "prefetch",
     "restart_tasks",
+    "sharers_for",
     "threads_for",
     "yield_processor",
 ]
@@ -36,6 +37,8 @@ _SPINS_BEFORE_YIELD = 4000
 #: The least work for one more thread, in histogram bins of about half a nanosecond:
 #: waking a thread takes 30 to 90 microseconds.
 _BINS_PER_THREAD = 1 << 18
+#: The same for one more thread that waits at a barrier, which takes a microsecond.
+_BINS_PER_WAITING_THREAD = 1 << 14
 
 
 def atomic_add(array: np.ndarray, index: int, value: int) -> int:
@@ -62,6 +65,17 @@ def threads_for(team_size: int, cells: int) -> int:
     if not COMPILED:
         return 1
     return max(1, min(team_size, cells // _BINS_PER_THREAD))
+
+
+@kernel
+def sharers_for(n_threads: int, cells: int, waiting: bool) -> int:
+    """Return how many of `n_threads` share work of `cells` histogram bins.
+
+    They are woken for it, or `waiting` inside the same kernel.
+    """
+    if waiting:
+        return max(1, min(n_threads, cells // _BINS_PER_WAITING_THREAD))
+    return threads_for(n_threads, cells)
 
 
 @kernel

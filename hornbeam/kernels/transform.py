@@ -10,6 +10,7 @@ from hornbeam.kernels.sync import next_task
 
 __all__ = [
     "climb_rows",
+    "cumulative_rows",
     "exp_rows",
     "focal_rows",
     "log1p_rows",
@@ -86,6 +87,36 @@ def positive_columns(
         for i in range(part.shape[0]):
             for k in range(first, part.shape[1]):
                 part[i, k] = maths.positive(np.float64(part[i, k]))
+        task = next_task(sync, 0)
+
+
+@kernel
+def cumulative_rows(thread_id, n_threads, sync, values):  # (rows, classes), in and out
+    """Replace the margins of ordered classes by their probabilities.
+
+    A probability is the difference of two sigmoids, as a product, without cancellation.
+    """
+    rows = values.shape[0]
+    task = next_task(sync, 0)
+    while task * _TASK < rows:
+        part = values[task * _TASK : min((task + 1) * _TASK, rows)]
+        classes = part.shape[1]
+        for i in range(part.shape[0]):
+            high = np.float64(part[i, 1]) - np.float64(part[i, 0])
+            for k in range(2, classes):
+                high -= 0.5 * maths.climb(0.0, np.float64(part[i, k]))
+            for k in range(classes):
+                share = 1.0
+                if k > 0:
+                    low = high
+                    share = maths.sigmoid(-low)
+                    if k < classes - 1:
+                        gap = maths.climb(0.0, np.float64(part[i, k + 1]))
+                        high = low + gap
+                        share *= 1.0 - maths.exp(-gap)
+                if k < classes - 1:
+                    share *= maths.sigmoid(high)
+                part[i, k] = share
         task = next_task(sync, 0)
 
 

@@ -50,7 +50,7 @@ from hornbeam.kernels.sync import (
     is_stopped,
     next_task,
     restart_tasks,
-    threads_for,
+    sharers_for,
 )
 from hornbeam.kernels.tree_end import finish_tree
 from hornbeam.kernels.tree_tables import (
@@ -360,6 +360,7 @@ def _list_histograms(team, features, rules, pool, tables, buffers):
         buffers.batch[2, :count],
         tables.nodes,
         team,
+        True,
         features.blocks,
         pool.histograms.shape[2],
         pool.histograms.shape[0],
@@ -376,7 +377,7 @@ def _begin_search(team, pool, state):
     """Let the listed nodes be searched next; return the number of threads."""
     state[COMMAND] = _SEARCH
     bins = pool.histograms.shape[2]
-    return threads_for(team, CELLS_PER_BIN * bins * state[N_SEARCHED])
+    return sharers_for(team, CELLS_PER_BIN * bins * state[N_SEARCHED], True)
 
 
 @inline
@@ -447,7 +448,7 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
             state[COMMAND] = _PARTITION
             state[NEXT] = state[BEGIN]
             n_tasks, threads = plan_partition(
-                batch[:count], tables.nodes, team, buffers.partition_tasks
+                batch[:count], tables.nodes, team, True, buffers.partition_tasks
             )
             state[N_TASKS] = n_tasks
             return threads

@@ -21,6 +21,7 @@ __all__ = [
     "MedianSignificance",
     "MulticlassError",
     "MulticlassLogLoss",
+    "OrdinalAbsoluteError",
     "PrecisionRecallArea",
     "RocArea",
 ]
@@ -127,6 +128,16 @@ class MulticlassError(_Multiclass):
 
     def mean(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
         return kernels.class_error(predictions, labels, weights)
+
+
+@register
+class OrdinalAbsoluteError(_Multiclass):
+    """``ordinal-mae``: the mean absolute error of the most probable class's index."""
+
+    base_name = "ordinal-mae"
+
+    def mean(self, predictions: Floats, labels: Floats, weights: Floats) -> float:
+        return kernels.class_distance(predictions, labels, weights)
 
 
 class _Area(Metric):

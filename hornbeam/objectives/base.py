@@ -107,6 +107,9 @@ class Objective(ABC):
     #: The link to the probabilities of classes in models of classifiers, where it is
     #: not `link`.
     probability_link: ClassVar[Link | None] = None
+    #: Whether the most probable class is that of the largest margin; of one margin
+    #: whether it is the second class where the margin is above 0.
+    is_argmax: ClassVar[bool] = True
     #: The kernel of `hornbeam.kernels.gradients` that computes the gradients.
     kernel: Callable[..., None]
     #: Whether the gradients of a row depend on the margins, targets and weight of that

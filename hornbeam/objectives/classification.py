@@ -1,4 +1,4 @@
-"""Objectives of classification: logistic, focal and hinge losses, and softmax."""
+"""Objectives of classification: logistic, focal, hinge, softmax and ordinal losses."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
-from hornbeam.kernels.gradients import focal, hinge, softmax
+from hornbeam.kernels.gradients import LossRows, focal, hinge, ordinal, softmax
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.transform import focal_rows, softmax_rows
+from hornbeam.kernels.transform import cumulative_rows, focal_rows, softmax_rows
 from hornbeam.objectives.base import (
     REACH_OF_LOGARITHMS,
     Floats,
     Link,
     Objective,
     register,
+    run_loss,
 )
 from hornbeam.objectives.config import ConfigGroup
 from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss, NewtonStart
+from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
 
 __all__ = [
@@ -32,9 +35,12 @@ __all__ = [
     "Focal",
     "Hinge",
     "MostLikelyClass",
+    "OrdinalLogistic",
 ]
 
 _SMALLEST_SHARE = 1e-6
+#: The least gap between two thresholds in the base score, so that margins are finite.
+_LEAST_GAP = 1e-3
 #: The bound on margins of the focal loss in a bisection, and its number of steps.
 _HIGHEST_FOCAL = 16.0
 _HALVINGS = 60
@@ -147,14 +153,11 @@ class Hinge(TwoClasses):
         return (margins > 0.0).astype(margins.dtype)
 
 
-class SoftmaxLoss(Objective):
-    """Base of the objectives with the softmax cross-entropy of several classes."""
+class SeveralClasses(Objective):
+    """Base of objectives whose labels are indices of several classes."""
 
     task = "classes"
-    config_group = ConfigGroup("softmax_multiclass_param", ("num_class",))
     has_probabilities = True
-    kernel = staticmethod(softmax)
-    reach = REACH_OF_LOGARITHMS
     default_metric = "mlogloss"
 
     def __init__(self, parameters: Parameters) -> None:
@@ -185,6 +188,14 @@ class SoftmaxLoss(Objective):
             hits = (labels == k).astype(np.float64)
             yield hits if weights is None else hits * weights
         yield np.ones(labels.size) if weights is None else weights
+
+
+class SoftmaxLoss(SeveralClasses):
+    """Base of the objectives with the softmax cross-entropy of several classes."""
+
+    config_group = ConfigGroup("softmax_multiclass_param", ("num_class",))
+    kernel = staticmethod(softmax)
+    reach = REACH_OF_LOGARITHMS
 
     def start_from(self, totals: Floats) -> Floats:
         shares = totals[:-1] / totals[-1]
@@ -218,3 +229,57 @@ class MostLikelyClass(SoftmaxLoss):
 
     def to_output(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         return margins.argmax(axis=1).astype(margins.dtype)[:, np.newaxis]
+
+
+@register
+class OrdinalLogistic(SeveralClasses):
+    """Cumulative logits of ordered classes (proportional odds; McCullagh 1980).
+
+    P(label <= k) is the sigmoid of threshold k minus the location, so predictions are
+    probabilities of classes. The first margin is the location. The second is the middle
+    of the first and the last threshold, which stays at the base score; the softplus of
+    each other margin is the gap between two thresholds. A gap is the same for all rows:
+    its gradient is the mean of all rows, so that its trees have one leaf.
+    """
+
+    name = "ordinal:logistic"
+    config_group = ConfigGroup("ordinal_param", ("num_class",))
+    prediction = "probability"
+    link = Link("cumulative")
+    warm_up_cases = ({"num_class": 3, "eval_metric": ["ordinal-mae"]},)
+    kernel = staticmethod(ordinal)
+    by_row = False
+    is_argmax = False
+
+    def start_from(self, totals: Floats) -> Floats:
+        shares = totals[:-1] / totals[-1] + _SMALLEST_SHARE
+        below = np.cumsum(shares)[:-1] / shares.sum()
+        thresholds = [maths.log(share) - maths.log(1.0 - share) for share in below]
+        margins = np.zeros(self.n_outputs)
+        margins[1] = 0.5 * (thresholds[0] + thresholds[-1])
+        for k, gap in enumerate(np.diff(thresholds), 2):
+            # The inverse of softplus, log(exp(x) - 1).
+            x = max(float(gap), _LEAST_GAP)
+            margins[k] = x + maths.log(1.0 - maths.exp(-x))
+        return margins
+
+    def gradients(
+        self, team: Team, margins: Floats, info: MetaInfo, iteration: int
+    ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+        weights = info.row_weights
+        dtype = np.float32 if weights is None else np.float64
+        gradients, hessians = np.empty((2, *margins.shape), dtype)
+        rows = LossRows.of(margins, self.targets_of(info), weights)
+        run_loss(team, type(self).kernel, rows, (1.0,), gradients, hessians)
+        n_rows = margins.shape[1]
+        total = n_rows if weights is None else totals_of([weights], n_rows)[0]
+        for values in (gradients, hessians):
+            columns = values[2:].astype(np.float64)
+            means = totals_of(columns, n_rows)[:, np.newaxis] / total
+            values[2:] = means if weights is None else means * weights
+        return gradients, hessians
+
+    def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
+        n_threads = team.threads_for(_COST_PER_PROBABILITY * margins.size)
+        team.run(cumulative_rows, n_threads, margins)
+        return margins

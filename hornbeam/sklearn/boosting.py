@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.bagging import Bags, train_bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
@@ -21,11 +22,12 @@ from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.quality import (
     CHOSEN,
     DEFAULT_ROUNDS,
+    QUALITIES,
     Choice,
     choose,
     given_features,
 )
-from hornbeam.sklearn.base import IterationRange, ModelEstimator, seed_of
+from hornbeam.sklearn.base import IterationRange, seed_of
 from hornbeam.sklearn.custom_functions import (
     MetricFunction,
     ObjectiveFunction,
@@ -33,6 +35,7 @@ from hornbeam.sklearn.custom_functions import (
     metric_of,
     objective_of,
 )
+from hornbeam.sklearn.held_out import HeldOutEstimator, HeldOutPlan
 from hornbeam.training import train
 
 __all__ = ["BoostingEstimator"]
@@ -42,10 +45,11 @@ _ESTIMATOR_ONLY = frozenset(
     "n_estimators missing importance_type early_stopping_rounds callbacks objective "
     "eval_metric random_state enable_categorical feature_types feature_weights "
     "cat_method cross_features quality".split()
+    + "n_bags conformal conformal_groups calibration".split()
 )
 
 
-class BoostingEstimator(ModelEstimator):
+class BoostingEstimator(HeldOutEstimator):
     """Base class of the gradient boosting estimators.
 
     Parameters that are None have the booster's default.
@@ -134,6 +138,10 @@ class BoostingEstimator(ModelEstimator):
         cat_method: str = "auto",
         cross_features: str | Sequence[str] | bool | None = "auto",
         quality: str | None = "auto",
+        n_bags: int | None = None,
+        conformal: str | None = None,
+        conformal_groups: str | int | None = None,
+        calibration: str | None = None,
     ) -> None:
         self.max_depth = max_depth
         self.max_leaves = max_leaves
@@ -215,6 +223,10 @@ class BoostingEstimator(ModelEstimator):
         self.cat_method = cat_method
         self.cross_features = cross_features
         self.quality = quality
+        self.n_bags = n_bags
+        self.conformal = conformal
+        self.conformal_groups = conformal_groups
+        self.calibration = calibration
 
     # Training
 
@@ -293,12 +305,21 @@ class BoostingEstimator(ModelEstimator):
         if isinstance(xgb_model, BoostingEstimator):
             xgb_model = xgb_model.get_booster()
         params = self._booster_params()
-        choice = self._choose(params, dtrain, bool(evals), xgb_model is not None)
-        booster, history = choice.booster, EvalsLog()
-        if booster is None:
+        plan = self._plan(X, dtrain, params, evals, xgb_model)
+        dtrain = dtrain if plan.train is None else plan.train
+        choice = self._choose(
+            params, dtrain, bool(evals), xgb_model is not None, plan.n_bags > 0
+        )
+        rows = dtrain if choice.recipe is None else derived(dtrain, choice.recipe)
+        booster, history, bags = choice.booster, EvalsLog(), None
+        if plan.n_bags:
+            bags = self._train_bags({**params, **choice.params}, rows, choice, plan)
+            booster, history = bags.booster, bags.history
+            choice = _of_bags(choice, bags)
+        elif booster is None:
             booster, history = self._train(
                 {**params, **choice.params},
-                dtrain if choice.recipe is None else derived(dtrain, choice.recipe),
+                rows,
                 choice.rounds,
                 evals=evals,
                 obj=self._custom_objective(),
@@ -311,10 +332,41 @@ class BoostingEstimator(ModelEstimator):
         if choice.chosen:
             booster.set_attr(**{CHOSEN: json.dumps(choice.chosen)})
         self._booster, self._history = booster, history
+        self._learn_from_held_out(plan, dtrain, bags)
         return self
 
+    def _train_bags(
+        self, params: dict[str, Any], dtrain: Any, choice: Choice, plan: HeldOutPlan
+    ) -> Bags:
+        """Return the bags; where rounds are chosen, the rows out of bag decide."""
+        rounds, patience = choice.rounds, choice.patience
+        if self.quality is not None and "n_estimators" in choice.chosen:
+            preset = QUALITIES[self.quality]
+            rounds = preset.max_rounds
+            patience = self.early_stopping_rounds or preset.patience
+        return train_bags(
+            params,
+            dtrain,
+            rounds,
+            plan.n_bags,
+            stratified=self._is_stratified(dtrain),
+            obj=self._custom_objective(),
+            custom_metric=self._custom_metric(),
+            early_stopping_rounds=patience,
+            callbacks=self.callbacks,
+        )
+
+    def _is_stratified(self, dtrain: Any) -> bool:
+        """Return whether the folds of bags have the same shares of classes."""
+        return False
+
     def _choose(
-        self, params: dict[str, Any], dtrain: Any, has_evals: bool, continues: bool
+        self,
+        params: dict[str, Any],
+        dtrain: Any,
+        has_evals: bool,
+        continues: bool,
+        has_bags: bool,
     ) -> Choice:
         """Return what `quality` chooses, or the number of rounds if it does not."""
         features = FeatureOptions(self.cat_method, self.cross_features)
@@ -331,7 +383,7 @@ class BoostingEstimator(ModelEstimator):
             dtrain,
             features=features,
             has_evals=has_evals,
-            may_average=not self.callbacks,
+            may_average=not (self.callbacks or has_bags),
             obj=self._custom_objective(),
             custom_metric=self._custom_metric(),
             patience=self.early_stopping_rounds,
@@ -510,6 +562,20 @@ class BoostingEstimator(ModelEstimator):
         if isinstance(self.objective, ScalarLoss):
             booster.set_objective(self.objective)
         self._history = {}
+
+
+def _of_bags(choice: Choice, bags: Bags) -> Choice:
+    """Return a choice with what the bags have found."""
+    if "n_estimators" not in choice.chosen:
+        return choice
+    n_bags = int(bags.bag_of.max()) + 1
+    metric, scores = list(bags.history["oob"].items())[-1]
+    found = {
+        "n_estimators": bags.booster.num_boosted_rounds(),
+        "held_out": f"{n_bags} bags",
+        metric: scores[-1],
+    }
+    return choice._replace(chosen={**choice.chosen, **found})
 
 
 def _is_pair(value: Any) -> bool:

@@ -213,7 +213,10 @@ def broadcast(data: T, root: int) -> T:
 
 
 def allreduce(data: npt.NDArray[Any], op: Op) -> npt.NDArray[Any]:
-    """Return the reduction over all processes of an array: a flat one."""
+    """Return the reduction over all processes of an array, in its shape.
+
+    XGBoost documents that shape; up to 3.3 it returns a flat array.
+    """
     if not isinstance(data, np.ndarray):
         raise TypeError("allreduce only takes in numpy.ndarray")
     if data.dtype.kind not in "fiu":
@@ -226,10 +229,10 @@ def allreduce(data: npt.NDArray[Any], op: Op) -> npt.NDArray[Any]:
             "Floating point is not supported for bit wise collective operations.",
             code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE,
         )
-    own, group = data.ravel().copy(), active_group()
-    if group is None:
-        return own
-    return group.reduce(f"allreduce {op.name}", own, _UFUNCS[op])
+    own, group = data.flatten(), active_group()
+    if group is not None:
+        group.reduce(f"allreduce {op.name}", own, _UFUNCS[op])
+    return own.reshape(data.shape)
 
 
 def signal_error() -> None:

@@ -14,21 +14,14 @@ from hornbeam import DataError, DMatrix
 from hornbeam.binning.bin_table import bin_table, bin_with_cuts
 from hornbeam.dask import DaskDMatrix
 from hornbeam.distributed import binning
-from hornbeam.distributed.binning import bin_calls, bin_partitions
+from hornbeam.distributed.binning import BinOptions, bin_calls, bin_partitions
 
 
 def binned_by(matrix, max_bin, n_actors=2):
     """Return the global bins, and the bin indices of all rows in global order."""
     cluster, actors = place(matrix, n_actors)
-    found = bin_partitions(
-        cluster,
-        actors,
-        matrix.schema,
-        matrix.n_rows,
-        matrix.largest_weight,
-        max_bin,
-        n_threads=1,
-    )
+    options = BinOptions(matrix.schema, matrix.n_rows, max_bin, n_threads=1)
+    found = bin_partitions(cluster, actors, options, matrix.largest_weight)
     bins = gathered(cluster, actors, matrix, found)
     cluster.close()
     return found, bins
@@ -157,7 +150,7 @@ def test_new_actors_use_the_global_cuts(client):
     rng = np.random.default_rng(4)
     matrix = DaskDMatrix(client, da.from_array(rng.normal(size=(500, 3)), (100, 3)))
     cluster, actors = place(matrix, 3)
-    found = bin_partitions(cluster, actors, matrix.schema, 500, None, 32, 1)
+    found = bin_partitions(cluster, actors, BinOptions(matrix.schema, 500, 32, 1), None)
     before = gathered(cluster, actors, matrix, found)
     cluster.close()
     cluster, actors = place(matrix, 1)

@@ -187,7 +187,16 @@ def parameters(xgb, client):
     ]
 
 
-QUICK = [classifier, parameters]
+def ranking_without_pairs(xgb, client):
+    params = {"n_estimators": 2, "eval_metric": ["ndcg", "map"]}
+    model = xgb.dask.DaskXGBRanker(**params, allow_group_split=True)
+    equal = array(np.zeros(200))
+    evals = {"eval_set": [(array(X), array(GRADES > 1))], "eval_qid": [array(QID)]}
+    model.fit(array(X), equal, qid=array(QID), **evals)
+    return model.predict(array(X)), model.evals_result()
+
+
+QUICK = [classifier, parameters, ranking_without_pairs]
 OTHERS = [
     arrays,
     early_stopping,

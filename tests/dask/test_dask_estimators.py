@@ -181,7 +181,7 @@ def test_prediction_intervals_of_a_regressor(client, frame, target):
     found = model.predict_interval(in_chunks(rows), 0.5)
     assert found.shape == (ROWS, 2)
     np.testing.assert_array_equal(
-        found.compute(), alone.predict_interval(rows, level=0.5)
+        found.compute(), alone.predict_interval(rows, coverage=0.5)
     )
     predicted = model.predict(in_chunks(rows)).compute()
     np.testing.assert_array_equal(predicted, alone.predict(rows))

@@ -72,6 +72,7 @@ PARAMETERS = [
     {"objective": "binary:logistic", "scale_pos_weight": 2.0, "subsample": 0.6},
     {"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": 2},
     {"grow_policy": "lossguide", "max_leaves": 12, "max_depth": 0},
+    {"grow_policy": "symmetric", "max_cached_hist_node": 20},
     {"colsample_bytree": 0.6, "colsample_bynode": 0.7, "max_bin": 31},
     {"subsample": 0.4, "sampling_method": "gradient_based"},
     {"max_cached_hist_node": 8, "max_depth": 7, "min_child_weight": 5},
@@ -353,7 +354,6 @@ def test_matrices_of_one_machine_are_refused(client):
     [
         ({"tree_method": "exact"}, DaskDMatrix, "doesn't support distributed training"),
         ({"sketch_scope": "local"}, DaskDMatrix, "'approx' on a cluster"),
-        ({"multi_strategy": "multi_output_tree"}, DaskDMatrix, "requires .*'hist'"),
         ({}, DaskQuantileDMatrix, "make a DaskDMatrix"),
     ],
 )
@@ -401,6 +401,7 @@ MULTI_OUTPUT = {"multi_strategy": "multi_output_tree", "max_depth": 4}
         {"monotone_constraints": [1, -1], "min_samples_leaf": 20},
         {"sampling_method": "goss", "grow_policy": "lossguide", "max_leaves": 12},
         {"objective": "multi:softprob", "num_class": 3, "colsample_bytree": 0.6},
+        {"tree_method": "approx", "max_bin": 16},
     ],
     ids=lambda p: "-".join(p) or "default",
 )

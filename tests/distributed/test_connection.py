@@ -1,12 +1,15 @@
+import contextlib
 import pickle
+import random
 import socket
-import struct
 import threading
 
 import numpy as np
 import pytest
 
+from hornbeam.distributed import connection as connections
 from hornbeam.distributed.connection import Connection, HandshakeError, connect
+from hornbeam.distributed.garbled import GarbledMessageError
 
 
 @pytest.fixture
@@ -91,27 +94,100 @@ def test_the_proof_of_one_connection_is_of_no_use_for_another(listener):
     assert "does not know the token" in str(errors[0])
 
 
-def test_garbage_is_an_error_of_the_connection(listener):
-    thread, errors = serve(listener, "secret", lambda connection: connection.receive())
+def sent(listener, change, receive=Connection.receive):
+    """Return the error of a message that is changed on its way: frames to bytes."""
+    thread, errors = serve(listener, "secret", receive)
     connection = connect(*listener.getsockname(), "secret", 10)
-    frame = b"garbage!"
-    header = struct.pack("<IQ", 1, len(frame))
-    connection._socket.sendall(header + frame)
+
+    def transmit(parts):
+        whole = bytearray(b"".join(map(bytes, parts)))
+        connection._socket.sendall(change(whole))
+
+    connection._transmit = transmit
+    if receive is Connection.receive:
+        connection.send((np.arange(100), "text"))
+    else:
+        connection.send_text(rank=3)
+    with contextlib.suppress(OSError):  # the other end may have closed it by now
+        connection._socket.shutdown(socket.SHUT_WR)
     thread.join()
-    assert "cannot be read" in str(errors[0])
+    connection.close()
+    (error,) = errors
+    return error
+
+
+RECEIVERS = [Connection.receive, Connection.receive_text]
+
+
+@pytest.mark.parametrize("receive", RECEIVERS)
+def test_each_byte_of_a_message_is_checked(listener, receive):
+    def flip(place):
+        def change(whole):
+            whole[place % len(whole)] ^= 1 << place % 8
+            return whole
+
+        return change
+
+    for place in [*range(60), -1, -2, -9, -200]:
+        assert isinstance(sent(listener, flip(place), receive), GarbledMessageError)
+
+
+@pytest.mark.parametrize("receive", RECEIVERS)
+def test_garbage_and_messages_cut_short_are_errors(listener, receive):
+    def garbage(whole):
+        return random.Random(0).randbytes(10_000)
+
+    assert "no message" in str(sent(listener, garbage, receive))
+    for size in (1, 20, 40, -1):
+        cut = sent(listener, lambda whole, size=size: whole[:size], receive)
+        assert "is closed" in str(cut)
+
+
+def test_a_message_that_comes_twice(listener):
+    def receive_both(connection):
+        connection.receive()
+        connection.receive()
+
+    thread, errors = serve(listener, "secret", receive_both)
+    connection = connect(*listener.getsockname(), "secret", 10)
+    transmit = connection._transmit
+    connection._transmit = lambda parts: (transmit(parts), transmit(parts))
+    connection.send("once")
+    thread.join()
+    assert "message 0 came twice" in str(errors[0])
+    connection.close()
+
+
+def test_a_message_must_go_on(listener, monkeypatch):
+    monkeypatch.setattr(connections, "_STALL", 0.1)
+    for size in (10, 45, 200):
+        thread, errors = serve(listener, "secret", Connection.receive)
+        connection = connect(*listener.getsockname(), "secret", 10)
+        transmit = connection._socket.sendall
+        connection._transmit = lambda parts, size=size, transmit=transmit: transmit(
+            b"".join(map(bytes, parts))[:size]
+        )
+        connection.send(np.arange(100))
+        thread.join()
+        assert "does not go on" in str(errors[0])
+        connection.close()
+
+
+@pytest.mark.parametrize("text", [b"[1]", b"[" * 100_000, b"{", b"\xff"])
+def test_a_text_that_is_no_mapping(listener, text):
+    thread, errors = serve(listener, "secret", Connection.receive_text)
+    connection = connect(*listener.getsockname(), "secret", 10)
+    connection._send([text])
+    thread.join()
+    assert isinstance(errors[0], GarbledMessageError)
     connection.close()
 
 
 def test_a_message_above_the_limit_is_refused(listener):
-    thread, errors = serve(listener, "secret", lambda connection: connection.receive())
+    thread, errors = serve(listener, "secret", Connection.receive_text)
     connection = connect(*listener.getsockname(), "secret", 10)
-    connection._socket.sendall(b"\xff" * 20)
+    connection._transmit = lambda parts: connection._socket.sendall(parts[0])
+    connection._send([bytes(1 << 25)])
     thread.join()
-    assert "frames" in str(errors[0])
-    connection.close()
-    thread, errors = serve(listener, "secret", lambda c: c.receive_text())
-    connection = connect(*listener.getsockname(), "secret", 10)
-    connection._socket.sendall(b"\xff" * 20)
-    thread.join()
-    assert "bytes" in str(errors[0])
+    assert "a frame of 33554432 bytes" in str(errors[0])
     connection.close()

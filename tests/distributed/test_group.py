@@ -122,7 +122,7 @@ def test_another_version_is_an_error_in_all(monkeypatch):
     join()
     first.join()
     assert errors[0] == errors[1]
-    assert "runs Hornbeam 99.0, protocol 1" in errors[0]
+    assert f"runs Hornbeam 99.0, protocol {PROTOCOL}" in errors[0]
 
 
 def test_a_process_that_fails_before_it_has_connected_to_the_others():

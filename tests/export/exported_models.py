@@ -98,6 +98,7 @@ CASES = {
     "linear classes": ({"booster": "gblinear", **CLASSES}, "season", NUMBERS, None),
     "classes": (CLASSES, "season", ALL, None),
     "class": ({**CLASSES, "objective": "multi:softmax"}, "season", ALL, None),
+    "ordinal": ({**CLASSES, "objective": "ordinal:logistic"}, "season", ALL, None),
     "vector leaves": (
         {**CLASSES, "multi_strategy": "multi_output_tree"},
         "season",

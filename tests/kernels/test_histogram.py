@@ -59,8 +59,11 @@ class Data:
         self.table["cell"] = self.offsets[:-1]
         self.spread = np.empty(0, np.uint32)
 
-    def build(self, tasks, joins=(), columns=None):
-        """Run the kernel; return the histograms of all slots."""
+    def build(self, tasks, joins=(), columns=None, blocks=None):
+        """Run the kernel; return the histograms of all slots.
+
+        `blocks` are the first columns of blocks; None: each task has one of its own.
+        """
         columns = self.every if columns is None else np.array(columns)
         g, h = self.pairs.T
         packed, wide = (g << 32) + h, np.empty((2, 0), np.int64)
@@ -68,7 +71,7 @@ class Data:
             packed, wide = packed[:0], np.ascontiguousarray(self.pairs.T)
         cells = np.asarray(self.packed_cells)[columns]
         starts = np.cumsum(cells) - cells
-        for first in sorted({task[4] for task in tasks}):
+        for first in sorted(blocks or {task[4] for task in tasks}):
             starts[first:] -= starts[first]
         scratch = np.zeros((self.n_threads, cells.sum()), np.int64)
         call(
@@ -82,6 +85,7 @@ class Data:
                 self.table["cell"][columns],
                 self.table,
                 self.spread,
+                self.codes if self.spread.size == 0 else self.codes[:0, :0],
             ),
             self.rows,
             QuantisedGradients(packed, wide),
@@ -202,6 +206,32 @@ def test_runs_of_columns(columns, consecutive, code_type):
     sums = data.build(tasks, columns=columns)[0]
     np.testing.assert_array_equal(sums[:, own], exact[:, own])
     assert (np.delete(sums, own, axis=1) == POISON).all()
+
+
+@pytest.mark.parametrize("code_type", CODES)
+def test_rows_that_only_begin_and_end_as_consecutive_ones(code_type):
+    data = Data(150, [9, 2, 7, 3, 5], code_type, "packed")
+    data.rows[1] = np.arange(150)
+    data.rows[1, 5:10] = 140 + np.arange(5)
+    sums = data.build([[0, 1, 0, 120, 0, 5, PACK], [1, 1, 0, 120, 0, 5]])
+    exact = data.exact(0, 120)
+    np.testing.assert_array_equal(sums[0, 0], (exact[0] << 32) + exact[1])
+    np.testing.assert_array_equal(sums[1], exact)
+
+
+@pytest.mark.parametrize("code_type", CODES)
+def test_tasks_of_some_columns_of_a_block(code_type):
+    cells = [256, 3, 7, 200, 5, 8, 4, 100, 3, 2, 5]
+    data = Data(1500, cells, code_type, "packed")
+    pieces = [[0, 4], [4, 5], [5, 11]]
+    tasks = [[slot, 1, 3, 1500, 0, 11] for slot in range(2)]
+    tasks = [[*task[:4], *piece] for task in tasks for piece in pieces]
+    for task in tasks[:3]:
+        task.append(PACK)
+    sums = data.build(tasks, blocks={0})
+    exact = data.exact(3, 1500)
+    np.testing.assert_array_equal(sums[0, 0], (exact[0] << 32) + exact[1])
+    np.testing.assert_array_equal(sums[1], exact)
 
 
 @pytest.mark.parametrize("n_threads", N_THREADS)

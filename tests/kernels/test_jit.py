@@ -239,6 +239,7 @@ TWO = {
     "quantise": "floats",
     "widen": "floats",
     "climb_rows": "floats",
+    "cumulative_rows": "floats",
     "focal_rows": "floats",
     "positive_columns": "floats",
     "sum_leaves": "floats",

@@ -79,7 +79,8 @@ class Node:
         codes = np.ascontiguousarray(np.array(self.codes, np.uint8).T).reshape(-1)
         starts, cells = chosen * np.uint64(256), self.offsets[:-1].copy()
         spread = np.empty(0, np.uint32)
-        self.columns = BinColumns(codes, chosen, starts, cells, table, spread)
+        none = np.empty((0, 0), codes.dtype)
+        self.columns = BinColumns(codes, chosen, starts, cells, table, spread, none)
         self.rows = np.arange(rows, dtype=np.uint32)
         bins = int(self.offsets[-1])
         self.buffers = SplitBuffers(

@@ -53,7 +53,15 @@ class HistogramPlan:
     """One call of the planner, and its results."""
 
     def __init__(
-        self, batch, nodes, team_size=1, columns=5, block=2, add=False, **shape
+        self,
+        batch,
+        nodes,
+        team_size=1,
+        columns=5,
+        block=2,
+        add=False,
+        waiting=False,
+        **shape,
     ):
         self.batch, self.nodes = batch, nodes
         self.slots = [SLOTS - 1 - i for i in range(len(batch))]
@@ -64,7 +72,8 @@ class HistogramPlan:
         lengths = np.zeros(2, np.int64)
         blocks = np.array([*range(0, columns, block), columns])
         self.n_threads = plan_histograms(
-            np.array(batch), np.array(self.slots), nodes, team_size, blocks, self.cells,
+            np.array(batch), np.array(self.slots), nodes, team_size, waiting,
+            blocks, self.cells,
             SLOTS, add, tasks, joins, lengths,
         )  # fmt: skip
         self.tasks = tasks[: lengths[0]].tolist()
@@ -122,6 +131,24 @@ def test_nodes_of_a_level(team_size, sizes):
 def test_an_empty_node_is_still_cleared():
     plan = HistogramPlan([3, 4], table([0, 5, 5, 5]))
     assert {tuple(task[2:4]) for task in plan.parts_of(3)} == {(0, 0)}
+
+
+@needs_compiler
+@pytest.mark.parametrize("team_size", [2, 7])
+def test_threads_that_wait_share_the_columns_of_small_nodes(team_size):
+    sizes = [2_000, 500, 7_000, 100]
+    woken = HistogramPlan([3, 5], table(sizes), team_size, columns=40, block=25)
+    assert woken.n_threads == 1 and len(woken.tasks) == 4
+    plan = HistogramPlan(
+        [3, 5], table(sizes), team_size, columns=40, block=25, waiting=True
+    )
+    assert plan.n_threads == team_size and not plan.joins
+    assert len(plan.parts_of(3)) >= 2 and len(plan.parts_of(5)) >= 4
+    assert len(plan.tasks) <= (2 + 9 * team_size) * 2
+    assert min(task[5] - task[4] for task in plan.tasks) >= 6
+    # Sixteen microseconds, for two threads.
+    few = HistogramPlan([6], table([2_000, 500, 7_000, 100]), 2, waiting=True)
+    assert few.n_threads == 1
 
 
 @needs_compiler
@@ -213,7 +240,7 @@ def test_partition(team_size, sizes):
     assert nodes["left"][3:].tolist() == [-1] * 4
     assert nodes["end"][3:].tolist() == [-1] * 4
     tasks = np.full((40, 5), -9)
-    n_tasks, n_threads = plan_partition(batch, nodes, team_size, tasks)
+    n_tasks, n_threads = plan_partition(batch, nodes, team_size, False, tasks)
     assert n_threads == (team_size if sizes is LARGE else 1)
     # Bins 0 to 4 of the second feature go left; of the first all 30 go right.
     for node, exact in ((1, (6, 9, 5, 0, 3)), (2, (5, 0, 30, 1, 5))):

@@ -25,6 +25,7 @@ from hornbeam.kernels.sync import (
     barrier,
     next_task,
     prefetch,
+    sharers_for,
     threads_for,
     yield_processor,
 )
@@ -203,6 +204,10 @@ def test_small_work_uses_one_thread():
     if COMPILED:
         assert team.threads_for(10**6) == 3
         assert team.threads_for(10**9) == threads_for(4, 10**9) == 4
+        assert sharers_for(4, 10**6, False) == 3
+        # Threads that wait need not be woken.
+        assert sharers_for(4, 40_000, True) == 2
+        assert sharers_for(4, 20_000, True) == sharers_for(1, 10**9, True) == 1
     else:
         assert team.threads_for(10**9) == 1
 

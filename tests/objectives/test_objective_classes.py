@@ -27,6 +27,7 @@ from hornbeam.objectives.regression import NewtonStart
 from hornbeam.params import Parameters, parameter_table
 
 NEEDED = {
+    "ordinal:logistic": {"num_class": 3},
     "multi:softmax": {"num_class": 3},
     "multi:softprob": {"num_class": 3},
     "reg:quantileerror": {"quantile_alpha": [0.1, 0.9]},

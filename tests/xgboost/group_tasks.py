@@ -94,6 +94,21 @@ def custom_metric(rows, params):
     return [round(v * collective.get_world_size(), 1) for v in log["train"]["distance"]]
 
 
+class Reduced(xgb.objective.TreeObjective):
+    """Splits are searched by the gradients of the first output."""
+
+    def __call__(self, iteration, y_pred, dtrain):
+        return y_pred - dtrain.get_label().reshape(y_pred.shape), np.ones_like(y_pred)
+
+    def split_grad(self, iteration, grad, hess):
+        return grad[:, :1].copy(), hess[:, :1].copy()
+
+
+def split_gradients(rows, params):
+    targets = np.stack([Y, 1 - Y, Y**2], axis=1)
+    return _fit(_matrix(rows, targets), params, obj=Reduced())
+
+
 def categories(rows, params):
     """Train on names of categories, of which each process sees some, and go on."""
     frame = pd.DataFrame({"a": X[rows, 0], "c": pd.Categorical(LEVELS[rows])})
@@ -151,6 +166,12 @@ TASKS = {
     "three classes": (labels, {"objective": "multi:softprob", "num_class": 3}, "grade"),
     "times": (labels, {"objective": "survival:cox"}, "time"),
     "targets": (labels, {"multi_strategy": "multi_output_tree"}, "targets"),
+    "targets of approx": (
+        labels,
+        {"multi_strategy": "multi_output_tree", "tree_method": "approx", "max_bin": 16},
+        "targets",
+    ),
+    "split gradients": (split_gradients, {"multi_strategy": "multi_output_tree"}),
     "ranking": (ranking, {"objective": "rank:ndcg"}),
     "custom": (custom, {}),
     "custom metric": (custom_metric, {}),

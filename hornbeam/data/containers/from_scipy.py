@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -112,6 +112,12 @@ class SparseTable(Table):
         here = ~np.isnan(values)
         pointers = np.concatenate([[0], np.cumsum(here)])[matrix.indptr]
         return values[here], matrix.indices[here], pointers
+
+    def without_values(self, features: Collection[int]) -> set[int]:
+        is_blank = np.ones(self.n_features, bool)
+        is_blank[self.entries_by_row()[1]] = False
+        order = np.array(sorted(features), np.intp)
+        return set(order[is_blank[order]].tolist())
 
     def row_entries(
         self, start: int, stop: int

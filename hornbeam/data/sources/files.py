@@ -130,7 +130,8 @@ def file_errors(path: str) -> Iterator[None]:
         ) from None
     except DataError:
         raise
-    except (OSError, ValueError) as error:  # base classes of Arrow's errors
+    # Base classes of Arrow's errors, and scikit-learn's for numbers above 2**31.
+    except (OSError, ValueError, OverflowError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
             f"cannot read {path}: {reason}", code=ErrorCode.FILE_NOT_READABLE

@@ -20,7 +20,6 @@ __all__ = [
     "kind_of",
     "part_of",
     "reorder_columns",
-    "without_values",
 ]
 
 # Sampled rows, which later passes are compared with: the first ones, and every
@@ -59,7 +58,7 @@ class FirstPass:
             table = reorder_columns(table, self.schema, self._blank)
             self.dtype = np.result_type(self.dtype, table.dtype)
             self.schema = self._merged(table)
-        self._blank = without_values(table, self._blank)
+        self._blank = table.without_values(self._blank)
         self.sample.add(table, self.n_rows)
         if self.content is not None and table.n_rows:
             self.content.add(table)
@@ -125,16 +124,6 @@ def reorder_columns(
     return table
 
 
-def without_values(table: Table, before: set[int]) -> set[int]:
-    """Return the columns of `before` that have no values in this table, too."""
-    if not before or not table.n_rows:
-        return before
-    features = np.array(sorted(before))
-    some = table.rows(0, min(table.n_rows, FIRST_ROWS), features)
-    left = features[np.isnan(some).all(axis=0)].tolist()
-    return {f for f in left if np.isnan(table.column(f)).all()}
-
-
 def _places(names: Sequence[str], first: Sequence[str]) -> list[int]:
     place = {name: i for i, name in enumerate(names)}
     known = set(first)
@@ -173,32 +162,44 @@ class Sample:
     """Sampled rows of the first pass, to check that later passes read the same rows."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, np.ndarray] = {}
+        # The columns with a value and their values, by row: sparse rows may be wide.
+        self._rows: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def add(self, table: Table, first_row: int) -> None:
         """Keep sampled rows of a batch, without categories, whose codes can change."""
         for row in _sampled(first_row, table.n_rows):
-            values = table.rows(row - first_row, row - first_row + 1)[0]
-            kept = values.astype(np.float64)
-            kept[_categorical(table)] = np.nan
-            self._rows[row] = kept
+            values = _values(table, row - first_row)
+            here = np.flatnonzero(~np.isnan(values))
+            self._rows[row] = here, values[here]
 
     def differs(
         self, table: Table, first_row: int, features: Sequence[int] | None
     ) -> int | None:
         """Return the first sampled row that differs; None if all are equal."""
-        chosen = slice(None) if features is None else list(features)
-        categorical = _categorical(table)
+        chosen = None if features is None else np.array(features, np.intp)
         for row in _sampled(first_row, table.n_rows):
-            values = table.rows(row - first_row, row - first_row + 1)[0]
-            values = values.astype(np.float64)
-            values[categorical] = np.nan
-            before = self._rows.get(row)
-            if before is None or not np.array_equal(
-                values, before[chosen], equal_nan=True
-            ):
+            if row not in self._rows:
+                return row
+            here, before = self._rows[row]
+            if chosen is None:
+                width = table.n_features
+            else:
+                width = 1 + max(chosen.max(initial=-1), here.max(initial=-1))
+            expected = np.full(width, np.nan)
+            expected[here] = before
+            if chosen is not None:
+                expected = expected[chosen]
+            values = _values(table, row - first_row)
+            if not np.array_equal(values, expected, equal_nan=True):
                 return row
         return None
+
+
+def _values(table: Table, row: int) -> np.ndarray:
+    """Return the values of a row, without categories."""
+    values = table.rows(row, row + 1)[0].astype(np.float64)
+    values[_categorical(table)] = np.nan
+    return values
 
 
 def _sampled(first_row: int, n_rows: int) -> list[int]:

@@ -154,6 +154,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
+#: Columns that a libsvm file may have without `n_features`: so many, and so many more
+#: for each entry. A file that names a far larger one has a wrong number in it.
+_MAX_COLUMNS, _COLUMNS_PER_ENTRY = 1 << 18, 64
 #: Argument of scikit-learn for each `indexing_mode`.
 _ZERO_BASED: dict[str, bool | str] = {"0": True, "1": False, "-1": "auto"}
 
@@ -164,7 +167,8 @@ class Svmlight(FileFormat):
     Parameters
     ----------
     n_features
-        Number of columns; None: derived from the largest index in the file.
+        Number of columns; None: derived from the largest index in the file, which must
+        not be out of proportion to the number of entries.
     indexing_mode
         Index of the first feature, as in XGBoost: ``"0"`` (default) or ``"1"``;
         ``"-1"``: 1 unless the file has an index 0.
@@ -203,4 +207,16 @@ class Svmlight(FileFormat):
             zero_based=self._zero_based,
             query_id=True,
         )
+        width = rows.shape[1]
+        if (
+            self._n_features is None
+            and width > _MAX_COLUMNS + _COLUMNS_PER_ENTRY * rows.nnz
+        ):
+            raise DataError(
+                f"{path} has {rows.nnz} entries, and one of them is of feature "
+                f"{width - 1}, so that a matrix would have far more columns than "
+                f"entries; if the number is right, append ?n_features={width} to the "
+                "path",
+                code=ErrorCode.FILE_NOT_READABLE,
+            )
         yield Batch(rows, {"label": labels} | ({"qid": qid} if len(qid) else {}))

@@ -10,17 +10,32 @@ from distributed import Client
 
 from hornbeam.callbacks import TrainingCallback
 from hornbeam.callbacks.base import EvalsLog
+from hornbeam.dask.booster import ClusterBooster, ClusterLearner
+from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.training import train as _train
+from hornbeam.dask.shard import Shard
+from hornbeam.dask.training import train_booster
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.params import ParameterSource
+from hornbeam.training import check_training_data
 from hornbeam.xgboost.booster import Booster
 from hornbeam.xgboost.dask.client import with_client
 from hornbeam.xgboost.deprecation import deprecate_positional_args
+from hornbeam.xgboost.learner import XGBoostLearner
 from hornbeam.xgboost.parameters import as_pairs
 from hornbeam.xgboost.training import all_callbacks
 
 __all__ = ["TrainReturnT", "train"]
+
+
+class _Learner(XGBoostLearner, ClusterLearner):
+    """XGBoost's rankings, of what a cluster can train."""
+
+
+class _Booster(ClusterBooster):
+    """A booster on a cluster whose rankings are XGBoost's."""
+
+    _learner_class = _Learner
 
 
 class TrainReturnT(TypedDict):
@@ -57,18 +72,20 @@ def train(
     given = dict(as_pairs(params))
     _check_parameters(given)
     booster = Booster(given)
-    found = _train(
-        client,
-        booster.resolved(getattr(dtrain, "n_targets", 0)),
+    check_training_data(dtrain, evals, DaskDMatrix)
+    resolved = booster.resolved(dtrain.n_targets)
+    cluster = DaskCluster(client, Shard)
+    found = train_booster(
+        cluster,
+        _Booster(cluster, resolved, xgb_model),
         dtrain,
         num_boost_round,
         evals=evals,
         obj=obj,
-        xgb_model=xgb_model,
+        early_stopping_rounds=None,
         verbose_eval=None,
         callbacks=all_callbacks(callbacks, verbose_eval, early_stopping_rounds, None),
         custom_metric=custom_metric,
-        coll_cfg=coll_cfg,
     )
     trained = found["booster"]
     booster._replace_model(trained.model, trained.params, trained._learner.loss)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from time import process_time
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -14,7 +17,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
-from hornbeam import DataError, read
+from hornbeam import DataError, DMatrix, read
 from hornbeam.data.sources import batches, text_files
 from hornbeam.data.sources.dispatch import open_source
 
@@ -196,6 +199,21 @@ def test_libsvm(query_id, folder):
         np.testing.assert_array_equal(found, np.where(dense == 0, np.nan, dense))
 
 
+@pytest.mark.parametrize(("largest", "n_features"), [(200_000, ""), (300_000, 400_000)])
+def test_a_wide_libsvm_file_takes_little(largest, n_features, folder):
+    (folder / "d.svm").write_text(f"1 0:1 5:2\n0 1:1 {largest}:3\n")
+    begin = process_time()
+    tracemalloc.start()
+    try:
+        data = DMatrix(f"d.svm?n_features={n_features}" if n_features else "d.svm")
+        assert tracemalloc.get_traced_memory()[1] < 128 << 20
+    finally:
+        tracemalloc.stop()
+    assert process_time() - begin < 5  # a tenth of a second, where nothing is traced
+    assert data.num_col() == (n_features or largest + 1)
+    assert data.num_nonmissing() == 4
+
+
 def test_a_dataset_of_files_with_partitions(folder, size):
     for year in (2020, 2021):
         (folder / "parted" / f"year={year}").mkdir(parents=True)
@@ -295,6 +313,16 @@ BAD_FILES = {
     "csv with a long name": ("d.csv", text("x" * 200_000), ["first line of d.csv"]),
     "no ipc": ("d.arrow", text("hello"), ["cannot read d.arrow"]),
     "no libsvm": ("d.svm", text("1 x:y\n"), ["cannot read d.svm"]),
+    "a libsvm index of 32 bits": (
+        "d.svm",
+        text("1 0:1\n0 2147483647:1\n"),
+        ["d.svm has 2 entries", "feature 2147483647", "?n_features=2147483648"],
+    ),
+    "a libsvm index of 90 bits": (
+        "d.svm",
+        text(f"1 0:1\n0 {10**27}:1\n"),
+        ["cannot read d.svm"],
+    ),
     "unknown ending": ("d.xls", text("1"), ["d.xls: it must end in", "?format=csv"]),
     "date": (
         "d.csv",

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from browsers import open_browser
 from report_cases import frame_of, trained
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
@@ -22,39 +19,9 @@ import hornbeam
 FRAME, LABELS = frame_of(600)
 
 
-def program(*names):
-    """Return the path of the first of these programs that is installed."""
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.fail(
-            f"there is no {names[0]} to open the report with; `make browser` installs "
-            "it, or on Debian: apt-get install chromium chromium-driver"
-        )
-    return found
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    options = Options()
-    options.binary_location = program("chromium", "chromium-browser", "google-chrome")
-    folder = tmp_path_factory.mktemp("browser")
-    for argument in (
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        f"--user-data-dir={folder}",
-        "--window-size=1200,900",
-    ):
-        options.add_argument(argument)
-    options.set_capability(
-        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
-    )
-    driver = webdriver.Chrome(options, Service(program("chromedriver")))
+    driver = open_browser(tmp_path_factory.mktemp("browser"))
     yield driver
     driver.quit()
 

@@ -1,0 +1,135 @@
+"""The site of the documentation: it builds, links lead somewhere, and it answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from browsers import open_browser
+from selenium.webdriver.common.by import By
+
+import hornbeam
+from hornbeam.params import parameter_table
+
+ROOT = Path(__file__).parent.parent
+WIDTHS = (400, 1400)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going"),
+            *("--quiet", "-b", "html", "docs", folder),
+        ],
+        cwd=ROOT,
+        check=True,
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    driver = open_browser(tmp_path_factory.mktemp("browser"))
+    yield driver
+    driver.quit()
+
+
+class Links(HTMLParser):
+    """The targets of links and pictures of a page, and its anchors."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.anchors |= {values[key] for key in ("id", "name") if values.get(key)}
+        for key in ("href", "src"):
+            if values.get(key):
+                self.links.append(values[key])
+
+
+@pytest.mark.slow
+def test_every_page_of_the_documentation_is_in_the_site(site):
+    for page in ROOT.glob("docs/**/*.md"):
+        assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file()
+    for name in set(hornbeam.__all__) - {"ErrorCode"}:
+        assert (site / "generated" / f"hornbeam.{name}.html").is_file(), name
+
+
+@pytest.mark.slow
+def test_links_lead_somewhere(site):
+    # The theme has a template among its static files.
+    pages = {
+        path: Links(path)
+        for path in site.rglob("*.html")
+        if "_static" not in path.parts
+    }
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (
+                (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            )
+            assert target.exists(), f"{path.name} -> {link}"
+            if parts.fragment and target in pages:
+                assert unquote(parts.fragment) in pages[target].anchors, link
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_is_wider_than_the_screen(site, browser, width):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    wide = []
+    for path in [*site.glob("*.html"), *site.glob("decisions/*.html")]:
+        browser.get(path.as_uri())
+        if (
+            browser.execute_script("return document.documentElement.scrollWidth")
+            > width
+        ):
+            wide.append(path.name)
+    assert not wide
+
+
+@pytest.mark.slow
+def test_the_search_answers_offline(site, browser):
+    browser.get(f"{(site / 'search.html').as_uri()}?q=lossguide")
+    end = time.monotonic() + 20
+    while not (found := browser.find_elements(By.CSS_SELECTOR, "#search-results li a")):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert any(
+        "tree" in link.text.lower() or "boost" in link.text.lower() for link in found
+    )
+
+
+@pytest.mark.slow
+def test_the_finder_knows_the_names_of_other_libraries(site, browser):
+    browser.get((site / "parameters.html").as_uri())
+    rows = browser.find_elements(By.CSS_SELECTOR, "#parameters tbody tr")
+    assert len(rows) == len(parameter_table())
+    field = browser.find_element(By.ID, "find-parameter")
+    for word, ours in (
+        ("num_leaves", "max_leaves"),
+        ("l2_leaf_reg", "reg_lambda"),
+        ("max_features", "colsample_bynode"),
+    ):
+        field.clear()
+        field.send_keys(word)
+        shown = [row.get_attribute("id") for row in rows if row.is_displayed()]
+        assert shown == [f"parameter-{ours}"]
+    field.clear()
+    field.send_keys("nothing of this kind")
+    assert browser.find_element(By.ID, "no-parameter").is_displayed()
