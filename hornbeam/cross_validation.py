@@ -312,12 +312,19 @@ def new_fold(
         recipe, data = data.recipe, data.raw
     needs_values = p.booster == "gblinear" or p.method() != "hist"
     if recipe is not None and preprocess is None and not needs_values:
-        bins = derived_fold(data, recipe, train, test, p.max_bin, p.nthread)
+        bins = derived_fold(
+            *(data, recipe, train, test, p.max_bin, p.nthread),
+            with_values=p.leaf_model == "linear",
+        )
         return Fold(Booster(params, [bins[0]]), *bins)
     if preprocess is None and needs_values:
         dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
         if recipe is not None:
             dtrain = derived(dtrain, recipe)
+    elif preprocess is None and p.leaf_model == "linear":
+        dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
+        binned = data.binned(p.max_bin, p.nthread)
+        dtrain.use_bins(p.max_bin, binned.take(train))
     elif preprocess is None:
         dtrain, dtest = (
             QuantileDMatrix.of_rows(data, rows, p.max_bin, p.nthread)

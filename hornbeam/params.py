@@ -325,6 +325,24 @@ class Parameters:
         help="leaf values by one Newton step, or by a line search for the least loss "
         "of the leaf's rows, in trees fitted to the gradients by least squares",
     )
+    leaf_model: str = parameter(
+        "constant",
+        choices=("constant", "linear"),
+        help="what a leaf predicts: a constant, or also terms of the numerical "
+        "features on its path",
+    )
+    linear_lambda: float = parameter(
+        10.0,
+        low=0,
+        help="leaf_model='linear': L2 regularisation of the slopes of standardised "
+        "features",
+    )
+    linear_max_features: int = parameter(
+        0,
+        low=0,
+        help="leaf_model='linear': maximum number of features of a leaf, those of the "
+        "nearest splits; 0 is no limit",
+    )
     max_depth: int = parameter(6, low=0, help="maximum depth of a tree; 0 is no limit")
     max_leaves: int = parameter(
         0, low=0, help="maximum number of leaves of a tree; 0 is no limit"

@@ -29,7 +29,7 @@ from hornbeam.bagging import shared_base_score
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction
 from hornbeam.cross_validation import fold_rows
-from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.schema import Schema
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.features.matrix import Recipe, derived, reason_against
@@ -214,6 +214,7 @@ def choose(
     proposals: list[Proposal] = []
     if preset.races:
         proposals += [partial(Candidate.variant, params=size) for size in sizes[1:]]
+        proposals += _linear_proposals(given, dtrain)
         proposals += _feature_proposals(features, p, dtrain, objective)
     leaders = []
     for depth in depths:
@@ -312,6 +313,19 @@ def _reason_against(p: Parameters, dtrain: Any, has_evals: bool) -> str | None:
     if units < 2 * _FOLDS:
         return f"{units} {unit} are too few to hold some out"
     return None
+
+
+def _linear_proposals(given: Mapping[str, Any], dtrain: DMatrix) -> Iterator[Proposal]:
+    """Yield linear leaves, where they can be and there are numerical features."""
+    is_fixed = "leaf_model" in given or reason_against(dtrain) is not None
+    if is_fixed or len(categorical(dtrain.feature_types)) == dtrain.n_features:
+        return
+    linear = {"leaf_model": "linear"}
+    try:
+        Booster({**given, **linear})
+    except ParameterError:
+        return
+    yield partial(Candidate.variant, params=linear)
 
 
 def _feature_proposals(

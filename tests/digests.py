@@ -296,6 +296,18 @@ simple("pairwise", {"objective": "rank:pairwise", "lambdarank_unbiased": True}, 
 simple("map", {"objective": "rank:map", "lambdarank_pair_method": "mean"}, two_grades)
 simple("normal_distribution", {"objective": "dist:normal"})
 simple("line_search", {"leaf_solver": "line_search", "objective": "reg:absoluteerror"})
+simple("linear_leaves", {"leaf_model": "linear"})
+simple(
+    "linear_leaves_classes",
+    {
+        "leaf_model": "linear",
+        "linear_max_features": 2,
+        "subsample": 0.7,
+        "objective": "multi:softprob",
+        "num_class": 4,
+    },
+    classes,
+)
 simple(
     "line_search_classes",
     {"leaf_solver": "line_search", "objective": "binary:logistic"},

@@ -354,6 +354,7 @@ OURS = """
     objective eval_metric top_rate other_rate extmem_single_page min_samples_leaf
     path_smooth feature_costs feature_costs_for monotone_constraints_method
     sketch_outputs unseen focal_gamma sketch_scope sketch_eps pruning leaf_solver
+    leaf_model linear_lambda linear_max_features
     margin_type
 """.split()
 

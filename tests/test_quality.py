@@ -93,6 +93,43 @@ def test_the_race_allows_small_leaves_where_they_pay(levels):
     assert fast.chosen_["min_child_weight"] == 20
 
 
+def smooth(n_rows, seed):
+    """Return rows whose label is smooth in two numbers."""
+    X = np.random.default_rng(seed).uniform(-3.0, 3.0, size=(n_rows, 2))
+    return X, np.sin(X[:, 0]) + X[:, 1] ** 2
+
+
+def test_linear_leaves_are_chosen_where_they_pay(levels):
+    X, y = smooth(1000, 0)
+    test, expected = smooth(500, 1)
+    model = HornbeamRegressor().fit(X, y)
+    constant = HornbeamRegressor(leaf_model="constant").fit(X, y)
+    assert model.chosen_["leaf_model"] == "linear"
+    assert "leaf_model" not in constant.chosen_
+    assert model.get_booster().model.has_linear_leaves
+    assert not constant.get_booster().model.has_linear_leaves
+    errors = [
+        root_mean_squared_error(expected, own.predict(test))
+        for own in (model, constant)
+    ]
+    assert errors[0] < 0.9 * errors[1]
+    assert "leaf_model" not in HornbeamRegressor().fit(*levels).chosen_
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_models_with_linear_leaves_are_the_same_on_any_threads(threads):
+    one, many = (HornbeamRegressor(n_jobs=n).fit(*smooth(600, 0)) for n in (1, threads))
+    assert one.chosen_ == many.chosen_
+    assert one.chosen_["leaf_model"] == "linear"
+    assert one.get_booster().digest() == many.get_booster().digest()
+
+
+def test_what_excludes_linear_leaves_is_no_error():
+    X, y = smooth(300, 0)
+    model = HornbeamRegressor(monotone_constraints=(0, 1)).fit(X, y)
+    assert "leaf_model" not in model.chosen_
+
+
 def test_sizes_of_leaves_are_in_units_of_the_weights(diabetes):
     X, _, y, _ = diabetes
     model = HornbeamRegressor(quality="fast")
@@ -283,7 +320,8 @@ def test_crosses_are_derived_where_they_gain_on_held_out_rows(ratios):
     test, expected = crossed(1000, seed=1)
     errors = {}
     for crosses in ("auto", None):
-        model = HornbeamRegressor(cross_features=crosses, n_jobs=2).fit(*ratios)
+        params = {"cross_features": crosses, "leaf_model": "constant"}
+        model = HornbeamRegressor(**params, n_jobs=2).fit(*ratios)
         errors[crosses] = root_mean_squared_error(expected, model.predict(test))
         found = model.chosen_.get("derived_features", [])
         assert bool({"a / b", "b / a"} & {*found}) == (crosses == "auto")

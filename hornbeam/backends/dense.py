@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.interface import LeafFeatures, LeafSlopes
 from hornbeam.backends.memory_rows import MemoryRows
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.tree_grower import TreeRoot
@@ -18,6 +19,7 @@ from hornbeam.kernels.histogram import (
     build_histograms,
 )
 from hornbeam.kernels.layout import ADD, BYTE_BINS, JOIN_BINS, REPLACE
+from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.plan import plan_histograms
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree_tables import TreeRows
@@ -118,6 +120,17 @@ class DenseRows(MemoryRows):
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self._partition.mark_left_out(self._by_feature, self._state.leaf_of)
         self._state.add_leaf_values(self._tree_output, values)
+
+    def regress_leaves(
+        self, features: LeafFeatures, linear_lambda: float
+    ) -> LeafSlopes:
+        return self._state.regress_leaves(features, linear_lambda)
+
+    def add_linear_leaves(
+        self, data: NDArray[Any], values: NDArray[np.float32], leaves: NodeTerms
+    ) -> None:
+        self._partition.mark_left_out(self._by_feature, self._state.leaf_of)
+        self._state.add_linear_leaves(self._tree_output, data, values, leaves)
 
 
 class HistogramBuilder:

@@ -14,6 +14,8 @@ from hornbeam.backends.interface import (
     GradientSource,
     GrownTree,
     GrowthLimits,
+    LeafFeatures,
+    LeafSlopes,
     RowSample,
     SplitParams,
 )
@@ -24,6 +26,7 @@ from hornbeam.backends.symmetric_grower import SymmetricGrower
 from hornbeam.backends.tree_grower import TreeGrower, TreeSearch, features_of_task
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.multi_output import (
     MultiOutputBuffers,
     find_multi_output_splits,
@@ -445,6 +448,16 @@ class HistogramBackend(Backend):
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         self._rows.add_leaf_values(values)
+
+    def regress_leaves(
+        self, features: LeafFeatures, linear_lambda: float
+    ) -> LeafSlopes:
+        return self._rows.regress_leaves(features, linear_lambda)
+
+    def add_linear_leaves(
+        self, data: NDArray[Any], values: NDArray[np.float32], leaves: NodeTerms
+    ) -> None:
+        self._rows.add_linear_leaves(data, values, leaves)
 
     def close(self) -> None:
         # Without `close` the team is not given back: a lease would do that from the

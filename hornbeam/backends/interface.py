@@ -22,6 +22,7 @@ from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.layout import MIN_GAIN, SplitRules
 from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.linear import LinearRules
+from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws, DrawKey
 
@@ -34,6 +35,8 @@ __all__ = [
     "GradientSource",
     "GrownTree",
     "GrowthLimits",
+    "LeafFeatures",
+    "LeafSlopes",
     "NoSplitGradients",
     "NodeSumRows",
     "RowSample",
@@ -258,6 +261,45 @@ class GrownTree(NamedTuple):
     sets: NDArray[np.uint64]
     columns: NodeColumns | None = None
     is_beyond: bool = False
+
+
+class LeafFeatures(NamedTuple):
+    """The features that the leaves of a tree are regressed on.
+
+    Attributes
+    ----------
+    data
+        (rows, columns) float32 or float64; NaN is missing.
+    spans
+        (columns, 2): the least value and the range of each column.
+    columns
+        (leaves, features) int64: the columns of each leaf, then -1.
+    """
+
+    data: NDArray[Any]
+    spans: NDArray[np.float64]
+    columns: NDArray[np.int64]
+
+
+class LeafSlopes(NamedTuple):
+    """What the regressions found, each (leaves, features).
+
+    Attributes
+    ----------
+    steps
+        The change of the leaf's weight over the radius of a feature.
+    centres, radii
+        The mean of a feature in the leaf, and its largest distance from there; 0 where
+        it is missing or constant.
+    lows, highs
+        The range of the feature in the leaf.
+    """
+
+    steps: NDArray[np.float64]
+    centres: NDArray[np.float64]
+    radii: NDArray[np.float64]
+    lows: NDArray[np.float64]
+    highs: NDArray[np.float64]
 
 
 class GradientSource(Protocol):
@@ -520,6 +562,25 @@ class Backend(NoSplitGradients, ABC):
         The leaves are those of the last `sum_leaves`; in multi-output trees the values
         are (leaves, outputs).
         """
+
+    def regress_leaves(
+        self, features: LeafFeatures, linear_lambda: float
+    ) -> LeafSlopes:
+        """Return the ridge regressions of the leaves of the last `sum_leaves`.
+
+        Only backends with all rows in memory have it, for trees of one output.
+        """
+        raise NotImplementedError
+
+    def add_linear_leaves(
+        self, data: NDArray[Any], values: NDArray[np.float32], leaves: NodeTerms
+    ) -> None:
+        """Add to the margins of every row what its leaf predicts.
+
+        That is the value of the leaf, of `values` (leaves,), and its terms. Only
+        backends with all rows in memory have it, for trees of one output.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:

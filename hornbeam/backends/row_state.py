@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientSource, RowSample
+from hornbeam.backends.interface import (
+    GradientSource,
+    LeafFeatures,
+    LeafSlopes,
+    RowSample,
+)
+from hornbeam.backends.leaf_regression import regress_leaves
 from hornbeam.kernels.gradients import LossRows, find_largest, quantise, widen
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
+from hornbeam.kernels.linear_leaves import NodeTerms, add_linear_leaves
 from hornbeam.kernels.margins import add_leaf_values
 from hornbeam.kernels.multi_output import mix_outputs
 from hornbeam.kernels.partition import sum_leaves
@@ -169,6 +176,14 @@ class GradientColumn:
         sums = np.zeros((threads, n_leaves + 1, 2), np.int64)
         self._team.run(sum_leaves, threads, leaf_of, *self._pair, *self._per_unit, sums)
         return np.add.reduce(sums)[:-1]
+
+    def regress_leaves(
+        self, leaf_of: NDArray[np.uint32], features: LeafFeatures, linear_lambda: float
+    ) -> LeafSlopes:
+        """Return the slopes of each leaf; see `regress_leaves`."""
+        g, h = self._pair
+        units = self._per_unit
+        return regress_leaves(self._team, leaf_of, g, h, units, features, linear_lambda)
 
 
 class RowState:
@@ -502,6 +517,26 @@ class RowState:
             )
         else:
             self._add(self.leaf_of, values, self._rows.margins[output])
+
+    def regress_leaves(
+        self, features: LeafFeatures, linear_lambda: float
+    ) -> LeafSlopes:
+        """Return the slopes of each leaf of the tree, which is of one output."""
+        return self.leaf_columns[0].regress_leaves(
+            self.leaf_of, features, linear_lambda
+        )
+
+    def add_linear_leaves(
+        self,
+        output: int,
+        data: NDArray[Any],
+        values: NDArray[np.float32],
+        leaves: NodeTerms,
+    ) -> None:
+        """Add to each row's margin what its leaf predicts: its value and its terms."""
+        margins, single = self.margins[output], self._complete.single
+        rows = data, self.leaf_of, values, leaves, margins, single
+        run_rows(self._team, add_linear_leaves, self.n_rows, *rows)
 
     @property
     def margins(self) -> NDArray[np.float64]:

@@ -14,9 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import GradientSource, NoSplitGradients, RowSample
+from hornbeam.backends.interface import (
+    GradientSource,
+    LeafFeatures,
+    LeafSlopes,
+    NoSplitGradients,
+    RowSample,
+)
 from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout
+from hornbeam.kernels.linear_leaves import NodeTerms
 
 __all__ = ["Rows"]
 
@@ -208,6 +215,18 @@ class Rows(NoSplitGradients, ABC):
         The leaves are those of the last `sum_leaves`. `values` are (leaves,), or
         (leaves, outputs) in multi-output trees.
         """
+
+    def regress_leaves(
+        self, features: LeafFeatures, linear_lambda: float
+    ) -> LeafSlopes:
+        """Return the regressions of the leaves; see `Backend`."""
+        raise NotImplementedError
+
+    def add_linear_leaves(
+        self, data: NDArray[Any], values: NDArray[np.float32], leaves: NodeTerms
+    ) -> None:
+        """Add to the margins of every row what its leaf predicts; see `Backend`."""
+        raise NotImplementedError
 
     @abstractmethod
     def margins(self) -> NDArray[np.float64]:

@@ -7,11 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import EVERY_FEATURE, Backend, RowSample, SplitParams
+from hornbeam.backends.interface import (
+    EVERY_FEATURE,
+    Backend,
+    LeafFeatures,
+    LeafSlopes,
+    RowSample,
+    SplitParams,
+)
 from hornbeam.backends.margin_rows import MarginRows
 from hornbeam.backends.row_state import run_rows
 from hornbeam.binning.layout import PerTreeBins, SparseBins
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sparse import (
     MOST_NODES,
@@ -251,3 +259,15 @@ class SparseBackend(MarginRows, Backend):
         if self._taken.size > 0:
             self._find_leaves()
         self._state.add_leaf_values(self._output, values)
+
+    def regress_leaves(
+        self, features: LeafFeatures, linear_lambda: float
+    ) -> LeafSlopes:
+        return self._state.regress_leaves(features, linear_lambda)
+
+    def add_linear_leaves(
+        self, data: NDArray[Any], values: NDArray[np.float32], leaves: NodeTerms
+    ) -> None:
+        if self._taken.size > 0:
+            self._find_leaves()
+        self._state.add_linear_leaves(self._output, data, values, leaves)

@@ -23,7 +23,7 @@ from hornbeam.boosting.evaluation import Evaluator
 from hornbeam.boosting.learner import Learner, booster_of, parameters_of
 from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.predictor import Predictor
-from hornbeam.boosting.refresh import Revision
+from hornbeam.boosting.refresh import Revision, check_constant_leaves
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix
@@ -320,6 +320,7 @@ class Booster:
                 "xgb_model",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
+        check_constant_leaves(self.model, "refit")
         if self.params.leaf_solver != "newton":
             raise ParameterError(
                 "refit computes leaf values by Newton's step, and leaf_solver is "

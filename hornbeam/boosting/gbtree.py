@@ -23,6 +23,7 @@ from hornbeam.boosting.dart import Dropout
 from hornbeam.boosting.gradient_booster import GradientBooster, Round
 from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.line_search import LineSearch
+from hornbeam.boosting.linear_leaves import LinearLeaves
 from hornbeam.boosting.margin_cache import MarginCache, TrainingData, TrainingMargins
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.data.floats import nearest
@@ -30,7 +31,7 @@ from hornbeam.data.meta_info import MetaInfo
 from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
-from hornbeam.growth.grower import LeafConstants, grow_tree
+from hornbeam.growth.grower import LeafConstants, LeafRegression, grow_tree
 from hornbeam.params import Parameters
 
 __all__ = ["Dart", "GBTree", "row_sample", "split_params"]
@@ -137,6 +138,15 @@ class TreeRound(Round):
         else:
             self._grow(None)
 
+    def _linear_leaves(self) -> LinearLeaves | None:
+        """Return what fits linear leaves; None: leaves are constants."""
+        p, training = self._learner.params, self._training
+        if p.leaf_model == "constant":
+            return None
+        assert isinstance(training, TrainingMargins)
+        rate = self._settings.learning_rate
+        return LinearLeaves(training.feature_values, training.data, p, rate)
+
     def _line_search(self) -> LineSearch:
         """Return the search for leaf values, from the margins before the round."""
         training, learner = self._training, self._learner
@@ -158,9 +168,10 @@ class TreeRound(Round):
         if 0 < columns < model.n_outputs:
             mix = draw_projection(columns, model.n_outputs, p.seed, model.n_rounds)
             backend.sketch_outputs(mix)
+        regression = self._linear_leaves()
         for output in range(model.n_outputs if columns == 0 else 1):
             for _ in range(p.num_parallel_tree):
-                tree = self._grow_tree(output, constants)
+                tree = self._grow_tree(output, constants, regression)
                 if not model.exact_features:
                     # The model rounds features to float32, and so the value that a
                     # threshold was taken from.
@@ -169,7 +180,12 @@ class TreeRound(Round):
                 self._trees.append(tree)
                 self._outputs.append(output)
 
-    def _grow_tree(self, output: int, constants: LeafConstants | None) -> Tree:
+    def _grow_tree(
+        self,
+        output: int,
+        constants: LeafConstants | None,
+        regression: LeafRegression | None,
+    ) -> Tree:
         settings, model, training = self._settings, self._learner.model, self._training
         p, backend = settings.params, training.backend
         number = len(model.trees) + len(self._trees)  # seeds the draws of the tree
@@ -194,6 +210,7 @@ class TreeRound(Round):
             constraints_of(p, model, backend.n_features, self._trees),
             self._margin_values(),
             constants,
+            regression,
         )
 
     def _margin_values(self) -> Callable[[Values], Values] | None:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.boosting.margins import Rows, add_layout, blocks
+from hornbeam.boosting.linear_shap import add_terms_against, paths_of_terms
+from hornbeam.boosting.margins import Rows, add_layout, blocks, check_values
 from hornbeam.data.floats import shared
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import Layout
@@ -109,9 +110,14 @@ def interventional_shap_values(
     n_rows, outputs = margins.shape
     against = InterventionalShap(team, data, background, shares, layout, paths, outputs)
     against.add_trees()
+    values = against.found
+    if layout.terms is not None:
+        check_values(data)
+        check_values(background)
+        against.add_terms(layout, values)
     found = np.zeros((n_rows, outputs, data.n_features + 1))
     names = slice(data.n_features) if layout.features is None else layout.features
-    found[:, :, names] = against.found
+    found[:, :, names] = values
     means = np.zeros((background.n_rows, outputs))
     add_layout(team, background, layout, means)
     found[:, :, -1] = margins + _mean(means, shares)
@@ -229,6 +235,13 @@ class InterventionalShap:
         tree = np.repeat(np.arange(len(trees)), trees["end"] - trees["begin"])
         favours: NDArray[np.bool_] = np.bincount(tree, saved, len(trees)) >= 0.0
         return favours
+
+    def add_terms(self, layout: Layout, found: Floats) -> None:
+        """Add the terms of linear leaves to (rows, outputs, features of the layout)."""
+        paths = paths_of_terms(layout, self._paths)
+        weights = _weights(paths.features.shape[1] + 2)
+        arrays = self._rows, self._others, self._shares
+        add_terms_against(self._team, *arrays, layout, paths, weights, found)
 
     def add_by_tables(self, trees: NDArray[np.void]) -> None:
         """Add some of the trees by tables, which must be small enough."""

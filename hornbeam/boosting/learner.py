@@ -357,6 +357,12 @@ def _check_model(model: Model, p: Parameters, objective: Objective) -> None:
             f"{model.num_parallel_tree}; leave it out when you continue a model",
             code=ErrorCode.MODEL_PARAMETER_MISMATCH,
         )
+    if p.booster == "dart" and model.has_linear_leaves:
+        raise ParameterError(
+            "booster='dart' cannot continue a model of leaf_model='linear'; leave "
+            "booster out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
     before = booster_of(model)
     if p.booster != before and (before, p.booster) != ("gbtree", "dart"):
         raise ParameterError(

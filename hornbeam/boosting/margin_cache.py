@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from hornbeam.backends.factory import create_backend
 from hornbeam.backends.interface import Backend
 from hornbeam.boosting.dart import MarginScale
 from hornbeam.boosting.learner import Learner
+from hornbeam.boosting.linear_leaves import FeatureValues
 from hornbeam.boosting.margins import Rows, add_layout, check_linear_features
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.tree_methods import PreparedFeatures, prepare
@@ -204,6 +206,12 @@ class TrainingMargins(CachedMargins):
         self._fields, self.row_weights = data.info.fields(), data.row_weights
         self._params, self._made_with = parameters, _backend_parameters(parameters)
         self.backend = self._create_backend(features, np.ascontiguousarray(margins.T))
+
+    @cached_property
+    def feature_values(self) -> FeatureValues:
+        """The values of the features, for linear leaves."""
+        data = self.data
+        return FeatureValues(data, self._predictor.feature_type(data.dtype))
 
     def _create_backend(self, features: PreparedFeatures, margins: Margins) -> Backend:
         """Return the backend of the rows, with these margins, (outputs, rows)."""

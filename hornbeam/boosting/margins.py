@@ -22,6 +22,11 @@ from hornbeam.kernels.binned_trees import (
     add_binned_trees_to_entries,
 )
 from hornbeam.kernels.linear import add_products
+from hornbeam.kernels.linear_leaves import (
+    NodeTerms,
+    add_binned_linear_trees,
+    add_linear_trees,
+)
 from hornbeam.kernels.margins import TypedMargins
 from hornbeam.kernels.multi_output import add_multi_output_trees
 from hornbeam.kernels.predict import (
@@ -42,8 +47,10 @@ __all__ = [
     "add_layout",
     "add_linear",
     "binned_scratch",
+    "block_of",
     "blocks",
     "check_linear_features",
+    "check_values",
     "leaf_indices",
     "squeeze_outputs",
     "start_margins",
@@ -135,6 +142,16 @@ def check_linear_features(data: DMatrix) -> None:
         )
 
 
+def check_values(data: Rows) -> None:
+    """Raise a `DataError` unless linear leaves can read the values of `data`."""
+    if isinstance(data, QuantileDMatrix):
+        raise DataError(
+            "leaf_model='linear' multiplies the values of features, and a "
+            f"{type(data).__name__} stores only their bins; make a DMatrix",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
+
+
 def add_linear(
     team: Team,
     data: Rows,
@@ -153,9 +170,12 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
     """Add the trees of `layout` to `margins`, (rows, outputs), in their order."""
     if layout.roots.size == 0:
         return
+    if layout.terms is not None:
+        _add_linear_trees(team, data, layout, layout.terms, margins)
+        return
     if 0 < data.n_rows <= _FEW_ROWS and layout.values.ndim == 1:
         kind, features = layout.thresholds.dtype, layout.features
-        block = _block(data, 0, data.n_rows, kind, features)
+        block = block_of(data, 0, data.n_rows, kind, features)
         places = np.empty(TREES_AT_ONCE, np.int32)
         arrays = block, *layout.arrays, places, margins
         add_trees_to_few(*arrays)
@@ -182,6 +202,26 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
             own if is_multi_output else TypedMargins.of(own),
         )
+
+
+def _add_linear_trees(
+    team: Team, data: Rows, layout: Layout, terms: NodeTerms, margins: NDArray[Any]
+) -> None:
+    """Add trees of linear leaves to `margins`."""
+    check_values(data)
+    binned = _by_bins(data.n_rows, layout)
+    for start, block, threads in _laid_out(team, data, layout):
+        own = TypedMargins.of(margins[start : start + len(block)])
+        rows = block, layout.roots
+        leaves = layout.values, terms
+        if binned is not None:
+            scratch = binned_scratch(binned, threads, block.dtype)
+            arrays = *rows, binned, *leaves, scratch, own
+            team.run(add_binned_linear_trees, threads, *arrays)
+            continue
+        together = _rows_together(layout, len(block), threads)
+        paths = DescentScratch.of(threads, together)
+        team.run(add_linear_trees, threads, *rows, layout.packed, *leaves, paths, own)
 
 
 def _sparse_table(data: Rows) -> SparseTable | None:
@@ -321,11 +361,11 @@ def blocks(
     rows = min(_BLOCK_ROWS, max(PREDICT_ROWS, most))
     for start in range(0, data.n_rows, rows):
         stop = min(start + rows, data.n_rows)
-        block = _block(data, start, stop, dtype, features)
+        block = block_of(data, start, stop, dtype, features)
         yield start, block, team.threads_for(len(block) * (steps + width))
 
 
-def _block(
+def block_of(
     data: Rows, start: int, stop: int, dtype: Any, features: NDArray[np.intp] | None
 ) -> NDArray[Any]:
     """Return rows `start` to `stop` in a type that kernels read."""

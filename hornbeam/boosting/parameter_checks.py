@@ -14,7 +14,7 @@ _LINEAR_UPDATERS = ("shotgun", "coord_descent")
 #: Parameters of trees, which gblinear does not use.
 _TREES_ONLY = """
     multi_strategy num_parallel_tree sketch_outputs sketch_scope sketch_eps pruning
-    leaf_solver default_direction opt_dense_col
+    leaf_solver leaf_model default_direction opt_dense_col
     grow_policy max_depth max_leaves gamma min_child_weight min_samples_leaf path_smooth
     subsample sampling_method colsample_bytree colsample_bylevel colsample_bynode
     monotone_constraints interaction_constraints feature_costs
@@ -48,6 +48,7 @@ def check_parameters(parameters: Parameters, objective: Objective) -> None:
     _check_tree_method(parameters)
     _check_symmetric(parameters)
     _check_leaf_solver(parameters, objective)
+    _check_leaf_model(parameters)
 
 
 def tree_method_text(parameters: Parameters) -> str:
@@ -190,3 +191,31 @@ def _check_leaf_solver(p: Parameters, objective: Objective) -> None:
             f"{objective.name} is not a loss of single rows; leave leaf_solver out",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
+
+
+def _check_leaf_model(p: Parameters) -> None:
+    if p.leaf_model == "constant":
+        for name in ("linear_lambda", "linear_max_features"):
+            if name in p.changed():
+                raise ParameterError(
+                    f"{name}={getattr(p, name)!r} has no effect with "
+                    "leaf_model='constant'; set leaf_model='linear', or leave it out",
+                    code=ErrorCode.INEFFECTIVE_PARAMETER,
+                )
+        return
+    excluded = {
+        "booster": p.booster == "dart",
+        "multi_strategy": p.multi_strategy != "one_output_per_tree",
+        "process_type": p.process_type != "default",
+        "leaf_solver": p.leaf_solver != "newton",
+        "monotone_constraints": bool(p.monotone_constraints),
+        "tree_method": p.method() == "exact",
+        "sketch_scope": p.sketch_scope == "local",
+    }
+    for name, is_set in excluded.items():
+        if is_set:
+            raise ParameterError(
+                f"leaf_model='linear' does not go with {name}="
+                f"{p.to_dict()[name]!r}; leave one of the two out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )

@@ -31,7 +31,7 @@ from hornbeam.kernels.leaves import rate_splits, weigh_nodes
 from hornbeam.kernels.team import lease
 from hornbeam.params import Parameters
 
-__all__ = ["Refresh", "Revision"]
+__all__ = ["Refresh", "Revision", "check_constant_leaves"]
 
 #: No bounds on weights, and no row counts to smooth them by.
 _FREE = np.empty((0, 2)), np.empty(0)
@@ -104,6 +104,7 @@ class Refresh(GradientBooster):
     def _restart(self) -> Model:
         """Return the learner's model, and replace it by one without rounds."""
         grown = self._learner.model
+        check_constant_leaves(grown, "process_type='update'")
         if not grown.trees:
             raise ParameterError(
                 "process_type='update' updates the rounds of a model, and there are "
@@ -299,3 +300,13 @@ def _with_inner(tree: Tree, sums: Floats) -> Floats:
         for own in sums:
             np.add.at(own, tree.parent[nodes], own[nodes])
     return sums
+
+
+def check_constant_leaves(model: Model, what: str) -> None:
+    """Raise a `ParameterError` if leaves have terms, which `what` would leave out."""
+    if model.has_linear_leaves:
+        raise ParameterError(
+            f"{what} computes the constants of leaves, and the leaves of this model "
+            "are linear; train it again with leaf_model='constant'",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )

@@ -60,6 +60,13 @@ def prepare(data: DMatrix, parameters: Parameters) -> PreparedFeatures:
                 "leaf_solver out",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
+        if p.leaf_model == "linear" and isinstance(bins, ExternalBins):
+            raise DataError(
+                "leaf_model='linear' needs the values of all rows in memory, and this "
+                "matrix is in external memory; make a DMatrix without a cache, or "
+                "leave leaf_model out",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
         return PreparedFeatures(binned.cuts, bins, binned.is_float32)
     is_local = p.sketch_scope == "local"
     if method == "exact" or is_local:

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.boosting.margins import Rows, blocks
+from hornbeam.boosting.linear_shap import (
+    add_term_shap,
+    paths_of_terms,
+    trace_row_terms,
+)
+from hornbeam.boosting.margins import Rows, blocks, check_values
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.predict import PREDICT_ROWS
@@ -45,7 +50,8 @@ def tree_shap_values(
     """Return SHAP values, (rows, outputs, features + 1), or interaction values.
 
     The last is the bias: the expected value of the trees, by their cover, plus the
-    initial `margins`, (rows, outputs).
+    initial `margins`, (rows, outputs). A term of a linear leaf is expected to be 0, its
+    mean in the leaf, where its feature is unknown.
 
     Parameters
     ----------
@@ -65,6 +71,10 @@ def tree_shap_values(
         ((paths.trees["end"] - paths.trees["begin"]) * paths.trees["points"]).sum()
     )
     write = _saabas if approximate else _shap
+    terms = None
+    if layout.terms is not None:
+        check_values(data)
+        terms = paths_of_terms(layout, paths)
     for start, block, threads in blocks(
         team, data, layout.thresholds.dtype, layout.features, steps
     ):
@@ -73,6 +83,11 @@ def tree_shap_values(
             part = block[first : first + rows].astype(np.float64, copy=False)
             own = np.zeros((len(part), *found.shape[1:]))
             write(team, threads, part, layout, paths, names, own)
+            if terms is not None and approximate:
+                trace_row_terms(team, threads, part, layout, names, own)
+            elif terms is not None:
+                rule = _quadrature(int(paths.trees["points"].max(initial=1)))
+                add_term_shap(team, threads, part, layout, terms, rule, names, own)
             found[start + first : start + first + len(part)] = own
     bias = found[..., -1, -1] if pairs else found[..., -1]
     bias[:] = margins + _expected_values(layout, paths, outputs)

@@ -283,6 +283,10 @@ class DMatrix(MetaInfoAccessors):
             self._binned[max_bin] = self.row_weights, binned
         return binned
 
+    def use_bins(self, max_bin: int, binned: Binned) -> None:
+        """Use these bins of the features instead of making them."""
+        self._binned[max_bin] = self.row_weights, binned
+
     @property
     def has_sorted_columns(self) -> bool:
         """Whether the sorted columns were made already."""

@@ -25,12 +25,13 @@ def check_cluster_parameters(parameters: Parameters) -> None:
             "or 'approx' on a cluster",
             code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
         )
-    if parameters.leaf_solver != "newton":
-        raise ParameterError(
-            f"leaf_solver={parameters.leaf_solver!r} trains on one machine, not on "
-            "a cluster; use hornbeam.train, or leave leaf_solver out",
-            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
-        )
+    for name, usual in (("leaf_solver", "newton"), ("leaf_model", "constant")):
+        if getattr(parameters, name) != usual:
+            raise ParameterError(
+                f"{name}={getattr(parameters, name)!r} trains on one machine, not on "
+                f"a cluster; use hornbeam.train, or leave {name} out",
+                code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+            )
 
 
 def check_cluster_booster(parameters: Parameters) -> None:

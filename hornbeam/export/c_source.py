@@ -21,6 +21,7 @@ from hornbeam.export.packed_trees import (
     join_in_lines,
     shortest_decimals,
 )
+from hornbeam.forest.tree import LeafTerms
 
 __all__ = ["c_source"]
 
@@ -238,6 +239,8 @@ def _trees(
     elif model.n_outputs > 1:
         yield from _table(_type_of(packed.outputs), "outputs", _numbers(packed.outputs))
     yield from _table(score, "base", _numbers(start))
+    if packed.terms is not None:
+        yield from _terms(model, packed.terms)
     yield from _margins_head(model, name, score)
     yield "    int tree, k;"
     yield from _derivation(model)
@@ -253,7 +256,10 @@ def _trees(
         )
     else:
         place = "outputs[tree]" if model.n_outputs > 1 else "0"
-        yield f"        margins[{place}] += (float)nodes[leaf].split;"
+        worth = "(float)nodes[leaf].split"
+        if packed.terms is not None:
+            worth = "worth_of(leaf, features)"
+        yield f"        margins[{place}] += {worth};"
     yield from ("    }", "}", "")
 
 
@@ -310,6 +316,47 @@ def _tree_traversal(model: ExportedModel, with_sets: bool) -> Iterator[str]:
         f"        place = (next >> {FLAGS}) + right;",
         "    }",
         "    return place;",
+        "}",
+        "",
+    )
+
+
+def _terms(model: ExportedModel, terms: LeafTerms) -> Iterator[str]:
+    columns = [terms.terms["feature"]]
+    columns += [terms.terms[name] for name in ("slope", "centre", "low", "high")]
+    value = "features[terms[k].feature]"
+    if not model.exact_features:
+        value = f"(float){value}"
+    yield "/* The terms of leaves: slope * (value - centre), of a value that is held"
+    yield "   between low and high. At leaves feature is the number of the leaf. */"
+    yield "static const struct {"
+    yield f"    {_type_of(columns[0])} feature;"
+    yield "    double slope, centre, low, high;"
+    yield "} terms[] = {"
+    for cells in zip(*map(_numbers, columns), strict=True):
+        yield f"    {{{', '.join(cells)}}},"
+    if terms.terms.size == 0:
+        yield "    {0, 0.0, 0.0, 0.0, 0.0},"
+    yield from ("};", "")
+    yield from _table(_type_of(terms.starts), "first_terms", _numbers(terms.starts))
+    yield from (
+        "static float worth_of(uint32_t place, const double *features)",
+        "{",
+        "    const uint32_t leaf = (uint32_t)nodes[place].feature;",
+        "    double total = (float)nodes[place].split;",
+        "    uint32_t k;",
+        "    for (k = first_terms[leaf]; k < first_terms[leaf + 1]; k++) {",
+        f"        const double value = {value};",
+        "        double inside = value;",
+        "        if (isnan(value))",
+        "            continue;",
+        "        if (inside < terms[k].low)",
+        "            inside = terms[k].low;",
+        "        if (inside > terms[k].high)",
+        "            inside = terms[k].high;",
+        "        total += terms[k].slope * (inside - terms[k].centre);",
+        "    }",
+        "    return (float)total;",
         "}",
         "",
     )

@@ -17,8 +17,10 @@ from hornbeam.features.formulas import names_of
 from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import (
+    LeafTerms,
     concatenate_trees,
     deleted_nodes,
+    joined_terms,
     with_equal_leaves,
 )
 from hornbeam.objectives.base import Link, Objective
@@ -74,6 +76,9 @@ class Nodes:
     values
         float32, (nodes, 1), or (nodes, outputs) with vector leaves: the values that
         leaves add to the margins.
+    terms
+        Of linear leaves, node after node, with numbers of features; None: all leaves
+        are constants.
     """
 
     roots: NDArray[np.int64]
@@ -86,6 +91,7 @@ class Nodes:
     categories: NDArray[np.int32]
     category_starts: NDArray[np.int64]
     values: NDArray[np.float32]
+    terms: LeafTerms | None = None
 
     @classmethod
     def of(cls, model: Model) -> Nodes:
@@ -101,6 +107,7 @@ class Nodes:
         values = weighted_leaf_values(joined.value.reshape(kept.size, -1), weights, 0.0)
         kind = np.float64 if model.exact_features else np.float32
         threshold = nearest(joined.threshold, kind).astype(np.float64)
+        terms = joined_terms(trees)
         return cls(
             roots=place[roots],
             outputs=np.array(model.tree_output, np.int64),
@@ -114,6 +121,7 @@ class Nodes:
                 joined.category_starts[:-1][kept], joined.categories.size
             ),
             values=values[kept],
+            terms=terms and terms._replace(counts=terms.counts[kept]),
         )
 
     @property

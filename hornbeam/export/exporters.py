@@ -104,7 +104,14 @@ def to_xgboost(
     raw_format
         ``"ubj"`` or ``"json"``.
     """
-    return encode_for_xgboost(model_of(model, iteration_range), raw_format)
+    part = model_of(model, iteration_range)
+    if part.has_linear_leaves:
+        raise ParameterError(
+            "XGBoost's trees have constant leaves, and those of this model are linear; "
+            "export it as C or Python, or train with leaf_model='constant'",
+            code=ErrorCode.NOT_EXPORTABLE,
+        )
+    return encode_for_xgboost(part, raw_format)
 
 
 _EXPORTERS: Mapping[str, Any] = {

@@ -36,6 +36,12 @@ def onnx_model(model: ExportedModel, input_type: str) -> Any:
             f"input_type must be 'float32' or 'float64', not {input_type!r}",
             code=ErrorCode.UNKNOWN_OPTION,
         )
+    if model.nodes is not None and model.nodes.terms is not None:
+        raise ParameterError(
+            "the trees of ONNX have constant leaves, and those of this model are "
+            "linear; export it as C or Python, or train with leaf_model='constant'",
+            code=ErrorCode.NOT_EXPORTABLE,
+        )
     graph = _Graph(onnx, np.dtype(input_type))
     score_type = np.dtype(np.float64 if model.double_scores else np.float32)
     features = "X"

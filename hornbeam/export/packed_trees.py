@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.export.exported_model import ExportedModel
+from hornbeam.forest.tree import LeafTerms
 
 __all__ = [
     "BY_CATEGORY",
@@ -38,13 +39,16 @@ class PackedTrees:
         The index of the left child, which the right child follows, and the flags; 0 for
         a leaf.
     feature
-        The feature of a split; for a vector leaf the index in `leaves`.
+        The feature of a split; for a vector leaf the index in `leaves`, and for a
+        linear leaf its number, which counts leaves.
     roots, outputs
         (trees,): the index of each root, and the output that the tree adds to.
     sets
         The category codes that go right at each categorical split.
     leaves
         (leaves, outputs): the values of vector leaves; None without vector leaves.
+    terms
+        The terms of linear leaves; None without any.
     """
 
     split: NDArray[Any]
@@ -54,6 +58,7 @@ class PackedTrees:
     outputs: NDArray[np.int64]
     sets: list[list[int]]
     leaves: NDArray[np.float32] | None
+    terms: LeafTerms | None
 
     @classmethod
     def of(cls, model: ExportedModel) -> PackedTrees:
@@ -66,7 +71,10 @@ class PackedTrees:
         next_ = (nodes.left << FLAGS) + MISSING_RIGHT * nodes.missing_right
         next_ += BY_CATEGORY * by_category
         feature = nodes.feature.astype(np.int64)
-        leaves = None
+        leaves, terms = None, nodes.terms
+        if terms is not None:
+            feature[is_leaf] = np.arange(np.count_nonzero(is_leaf))
+            terms = terms._replace(counts=terms.counts[is_leaf])
         if nodes.has_vector_leaves:
             leaves = nodes.values[is_leaf]
             feature[is_leaf] = np.arange(len(leaves))
@@ -82,6 +90,7 @@ class PackedTrees:
             outputs=nodes.outputs,
             sets=[nodes.codes(n) for n in np.flatnonzero(by_category).tolist()],
             leaves=leaves,
+            terms=terms,
         )
 
 

@@ -20,6 +20,7 @@ from hornbeam.export.packed_trees import (
     join_in_lines,
     shortest_decimals,
 )
+from hornbeam.forest.tree import LeafTerms
 
 __all__ = ["python_source"]
 
@@ -196,6 +197,19 @@ def _margins(row):
     return sums
 '''
 _ADD_ONE = "sums[{output}] += _SPLIT[_leaf(root, values)]"
+_ADD_WORTH = "sums[{output}] += _worth(_leaf(root, values), values)"
+_WORTH = '''
+def _worth(place, values):
+    """Return what the leaf at this place is worth to a row."""
+    total = _SPLIT[place]
+    leaf = _FEATURE[place]
+    for k in range(_FIRST_TERMS[leaf], _FIRST_TERMS[leaf + 1]):
+        value = values[_TERM_FEATURE[k]]
+        if value == value:
+            inside = min(max(value, _LOW[k]), _HIGH[k])
+            total += _SLOPE[k] * (inside - _CENTRE[k])
+    return array("f", [total])[0]
+'''
 _ADD_ALL = """\
 first = {outputs} * _FEATURE[_leaf(root, values)]
         for k in range({outputs}):
@@ -231,6 +245,9 @@ def _trees(
         tables.append(_table("_LEAVES", "f", shortest_decimals(packed.leaves)))
     elif model.n_outputs > 1:
         tables.append(_table("_OUTPUTS", "q", _integers(packed.outputs)))
+    if packed.terms is not None:
+        add = _ADD_WORTH
+        tables += _term_tables(packed.terms)
     output = "0" if model.n_outputs == 1 else "_OUTPUTS[tree]"
     by_category = ""
     if packed.sets:
@@ -242,11 +259,22 @@ def _trees(
     yield _WALK.format(
         missing_right=MISSING_RIGHT, by_category=by_category, flags=FLAGS
     )
+    if packed.terms is not None:
+        yield _WORTH
     yield _SUM.format(
         score=score,
         values=values,
         add=add.format(output=output, outputs=model.n_outputs),
     )
+
+
+def _term_tables(terms: LeafTerms) -> Iterator[str]:
+    yield "# The terms of leaves: slope * (value - centre), of a value that is held"
+    yield "# between low and high. At leaves feature is the number of the leaf."
+    yield _table("_FIRST_TERMS", "q", _integers(terms.starts))
+    yield _table("_TERM_FEATURE", "q", _integers(terms.terms["feature"]))
+    for name in ("slope", "centre", "low", "high"):
+        yield _table(f"_{name.upper()}", "d", shortest_decimals(terms.terms[name]))
 
 
 def _linear(model: ExportedModel, score: str, values: str) -> Iterator[str]:

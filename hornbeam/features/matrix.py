@@ -283,12 +283,20 @@ def with_derived(data: DMatrix, features: DerivedFeatures, single: bool) -> DMat
 
 
 def derived_fold(
-    data: DMatrix, recipe: Recipe, train: Rows, test: Rows, max_bin: int, nthread: int
-) -> tuple[QuantileDMatrix, QuantileDMatrix]:
+    data: DMatrix,
+    recipe: Recipe,
+    train: Rows,
+    test: Rows,
+    max_bin: int,
+    nthread: int,
+    *,
+    with_values: bool = False,
+) -> tuple[DMatrix, DMatrix]:
     """Return the bins of training rows and test rows, with derived features.
 
     The formulas are fitted to the training rows alone, and so are the cuts of derived
-    columns. Those of other columns are the cuts of all rows.
+    columns. Those of other columns are the cuts of all rows. The matrices have the
+    values of features only `with_values`.
     """
     _check(data, recipe)
     features, values = _fitted(data, recipe, train)
@@ -298,9 +306,14 @@ def derived_fold(
     test_values = features.values(_of_rows(_columns(data), test))
     others = bin_with_cuts(_table(test_values), own.cuts)
     schema = features.schema(data.schema)
-    parts = []
-    for rows, bins in ((train, own), (test, others)):
+    parts: list[DMatrix] = []
+    for rows, bins, known in ((train, own, values), (test, others, test_values)):
         joined = _joined(given.take(rows), bins, recipe.replaced)
+        if with_values:
+            raw = data.slice(rows, allow_groups=True)
+            parts.append(DerivedMatrix(raw, recipe, features, known))
+            parts[-1].use_bins(max_bin, joined)
+            continue
         part = QuantileDMatrix.of_bins(data, schema, joined, max_bin)
         part.n_rows, part.info, part.derived = len(rows), data.info.take(rows), features
         parts.append(part)

@@ -1,8 +1,9 @@
 """Dumps of a model as text, JSON and dot, byte for byte those of XGBoost.
 
-Dumps cannot be loaded. They differ from XGBoost for vector leaves only: Hornbeam writes
-all values and the statistics of such a leaf, where XGBoost writes three values, which
-makes its JSON invalid.
+Dumps cannot be loaded. They differ from XGBoost for two kinds of leaves. Of a vector
+leaf Hornbeam writes all values and the statistics, where XGBoost writes three values,
+which makes its JSON invalid. XGBoost has no linear leaves, whose terms are written
+after the value.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hornbeam.data.floats import nearest
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.feature_map import FeatureMap
 from hornbeam.forest.model import LinearModel, Model
-from hornbeam.forest.tree import Tree
+from hornbeam.forest.tree import LeafTerms, Tree
 
 __all__ = [
     "FormattedTree",
@@ -106,6 +107,7 @@ def _text(tree: FormattedTree, with_stats: bool) -> str:
     for node, depth in tree.walk():
         if tree.is_leaf(node):
             line = f"{node}:leaf={_leaf_values(tree, node)}"
+            line += "".join(tree.terms(node))
             stats = f",cover={tree.cover(node)}"
         else:
             line = f"{node}:{_condition(tree, node)}"
@@ -139,6 +141,8 @@ def _json(tree: FormattedTree, with_stats: bool) -> str:
             continue
         stats = f', "cover": {tree.cover(node)} '
         leaf = f'"leaf": {_leaf_values(tree, node)} {stats * with_stats}'
+        if tree.terms(node):
+            leaf += f', "terms": {json.dumps(tree.terms(node), ensure_ascii=False)}'
         parts.append(f'{{ "nodeid": {node}, {leaf}}}')
         ends = reversed(range(depth_after, depth))
         parts += [f"\n{_indent(level)}]}}" for level in ends]
@@ -170,6 +174,11 @@ def _leaf_values(tree: FormattedTree, node: int) -> str:
     return values[0] if len(values) == 1 else f"[{', '.join(values)}]"
 
 
+def _escaped(text: str) -> str:
+    """Return a text escaped for JSON, without the quotation marks."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
 def format_float(number: float) -> str:
     """Return a float32 with 9 significant digits, which identify it."""
     return f"{number:.9g}"
@@ -196,6 +205,8 @@ class FormattedTree:
         self._categories = tree.categories
         self._starts = tree.category_starts
         self._dot_values = tree.value.reshape(tree.n_nodes, -1).tolist()
+        terms = tree.terms or LeafTerms.none(tree.n_nodes)
+        self._terms, self._term_starts = terms.terms, terms.starts
         self._gains, self._covers = tree.gain.tolist(), tree.cover.tolist()
 
     def walk(self) -> Iterator[tuple[int, int]]:
@@ -223,7 +234,7 @@ class FormattedTree:
 
     def escaped_name(self, node: int) -> str:
         """Return the name escaped for JSON, without the quotation marks."""
-        return json.dumps(self.name(node), ensure_ascii=False)[1:-1]
+        return _escaped(self.name(node))
 
     def categories(self, node: int) -> list[str]:
         """Return the codes of the categories of a split, which go right."""
@@ -262,6 +273,15 @@ class FormattedTree:
     def values(self, node: int) -> list[str]:
         """Return the values of a leaf, one per output of the tree."""
         return [format_float(value) for value in self._dot_values[node]]
+
+    def terms(self, node: int) -> list[str]:
+        """Return the terms of a linear leaf, such as ``+0.5*(clip(f1,0,2)-1)``."""
+        names = self._features.names
+        start, stop = self._term_starts[node : node + 2]
+        return [
+            f"{slope:+.9g}*(clip({names[feature]},{low:.9g},{high:.9g}){-centre:+.9g})"
+            for feature, slope, centre, low, high in self._terms[start:stop].tolist()
+        ]
 
     def gain(self, node: int) -> str:
         return format_float(self._gains[node])
@@ -352,8 +372,11 @@ def _dot_lines(
 ) -> str:
     if tree.is_leaf(node):
         cover = f"\ncover={tree.cover(node)}" * with_stats
+        terms = "".join(f"\n{_escaped(term)}" for term in tree.terms(node))
         return _dot_node(
-            node, f"leaf={_dot_values(tree, node)}{cover}", style.leaf_node_params
+            node,
+            f"leaf={_dot_values(tree, node)}{terms}{cover}",
+            style.leaf_node_params,
         )
     label, kind = tree.escaped_name(node), tree.kind(node)
     if kind == "c":

@@ -33,7 +33,7 @@ def trees_to_dataframe(model: Model, features: FeatureMap) -> Any:
     Numbers are those of the dump. The column Gain has the value of a leaf. Indicators,
     which XGBoost does not support here, are treated as quantitative features. Vector
     leaves have a row per value, and the column Target has its output, as in XGBoost
-    3.4.
+    3.4. With linear leaves there is a column Terms, a list of their terms.
 
     Raises
     ------
@@ -61,6 +61,13 @@ def trees_to_dataframe(model: Model, features: FeatureMap) -> Any:
     frame = pandas.DataFrame(
         {name: list(c) for name, c in zip(_COLUMNS, columns, strict=True)}
     )
+    if model.has_linear_leaves:
+        frame["Terms"] = [
+            formatted.terms(node) if formatted.is_leaf(node) else np.nan
+            for tree in model.trees
+            for formatted in [FormattedTree(tree, features)]
+            for node in sorted(node for node, _ in formatted.walk())
+        ]
     if None in targets:
         return frame.astype({"Target": "Int64"})
     return frame.drop(columns="Target")

@@ -44,6 +44,9 @@ from hornbeam.params import MAX_OUTPUTS, Parameters
 __all__ = ["read_document", "write_document"]
 
 _FORMAT = 1
+#: The booster of trees with linear leaves. XGBoost, which would predict by their
+#: constants alone, does not know it and refuses the file.
+_LINEAR_LEAVES = "gbtree_linear_leaves"
 _XGBOOST_VERSION = [3, 2, 0]
 
 # Files of older versions lack parameters that were added later.
@@ -132,7 +135,7 @@ def _write_booster(model: Model) -> dict[str, Any]:
             "tree_info": model.tree_output,
             "trees": write_trees(model),
         },
-        "name": "gbtree",
+        "name": _LINEAR_LEAVES if model.has_linear_leaves else "gbtree",
     }
     if model.tree_weights is None:
         return booster
@@ -281,7 +284,8 @@ def _read_booster(model: Model, value: Any) -> None:
         value, weights = dart["gbtree"], dart["weight_drop"]
         where += ".gbtree"
     booster = as_object(value, where, ["model", "name"])
-    if as_string(booster["name"], f"{where}.name") != "gbtree":
+    name = as_string(booster["name"], f"{where}.name")
+    if name not in ("gbtree", _LINEAR_LEAVES):
         raise ModelFileError(
             f"the booster {booster['name']!r} is unknown",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
@@ -325,6 +329,17 @@ def _read_booster(model: Model, value: Any) -> None:
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     model.trees = read_trees(trees, model.num_feature, category_limits(model))
+    if name == _LINEAR_LEAVES and weights is not None:
+        raise ModelFileError(
+            "weight_drop belongs to trees of constant leaves, and these are linear",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
+    if model.has_linear_leaves != (name == _LINEAR_LEAVES):
+        raise ModelFileError(
+            f"the booster is {name!r}, and its trees have "
+            f"{'linear leaves' if model.has_linear_leaves else 'no linear leaves'}",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
     model.tree_output = as_integers(forest["tree_info"], f"{where}.tree_info")
     if "iteration_indptr" in forest:
         starts = as_integers(forest["iteration_indptr"], f"{where}.iteration_indptr")

@@ -1,7 +1,8 @@
 """Reads and writes trees as the arrays of XGBoost's JSON document.
 
 The document has an array per property of nodes and tree. Hornbeam adds the key
-``hornbeam_thresholds`` to trees with thresholds that float32 cannot represent.
+``hornbeam_thresholds`` to trees with thresholds that float32 cannot represent, and the
+key ``linear_leaves`` to trees whose leaves have terms.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hornbeam.forest.json_fields import (
 )
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import (
+    LeafTerms,
     Tree,
     concatenate_trees,
     deleted_nodes,
@@ -33,6 +35,7 @@ from hornbeam.forest.validation import (
     category_limits,
     normalize_nodes,
 )
+from hornbeam.kernels.layout import TERM_DTYPE
 from hornbeam.params import MAX_OUTPUTS
 
 __all__ = ["read_trees", "write_trees"]
@@ -64,6 +67,13 @@ _CATEGORY_COLUMNS: dict[str, type[np.uint8 | np.int32 | np.int64]] = {
     "categories_segments": np.int64,
     "categories_sizes": np.int64,
     "split_type": np.uint8,
+}
+_TERM_COLUMNS: dict[str, type[np.int32 | np.float64]] = {
+    "feature": np.int32,
+    "slope": np.float64,
+    "centre": np.float64,
+    "low": np.float64,
+    "high": np.float64,
 }
 _NO_CATEGORIES = np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int32)
 
@@ -149,6 +159,9 @@ def _write_equal_trees(model: Model, numbers: list[int]) -> dict[int, dict[str, 
         if inexact[start:stop].any():
             thresholds = nodes.threshold[start:stop]
             document["hornbeam_thresholds"] = thresholds[numerical[start:stop]]
+        terms = model.trees[number].terms
+        if terms is not None:
+            document["linear_leaves"] = _write_terms(terms)
         documents[number] = document
     return documents
 
@@ -252,7 +265,54 @@ def _read_equal_trees(
         if "hornbeam_thresholds" in value:
             where += ".hornbeam_thresholds"
             _refine_thresholds(tree, value["hornbeam_thresholds"], where)
+    for tree, (where, value) in zip(trees, values.items(), strict=True):
+        if "linear_leaves" in value:
+            where += ".linear_leaves"
+            tree.terms = _read_terms(tree, value["linear_leaves"], where, num_feature)
     return trees
+
+
+def _write_terms(terms: LeafTerms) -> dict[str, Any]:
+    """Return the terms of the leaves of a tree as an object of arrays."""
+    columns = {name: terms.terms[name].astype(t) for name, t in _TERM_COLUMNS.items()}
+    return {"counts": terms.counts.astype(np.int32), **columns}
+
+
+def _read_terms(tree: Tree, value: Any, where: str, num_feature: int) -> LeafTerms:
+    """Return the terms of the leaves of a tree."""
+    columns = as_object(value, where, ["counts", *_TERM_COLUMNS])
+    counts = as_array(columns["counts"], np.int32)
+    if (
+        counts is None
+        or counts.size != tree.n_nodes
+        or (counts < 0).any()
+        or counts[~tree.leaf_mask].any()
+    ):
+        raise ModelFileError(
+            f"{where}.counts does not have the number of terms of each leaf",
+            code=ErrorCode.MODEL_FILE_INCONSISTENT,
+        )
+    terms = np.zeros(int(counts.sum(dtype=np.int64)), TERM_DTYPE)
+    for name, dtype in _TERM_COLUMNS.items():
+        column = as_array(columns[name], dtype)
+        if column is None or column.size != terms.size or not np.isfinite(column).all():
+            raise ModelFileError(
+                f"{where}.{name} is not an array of {terms.size} finite numbers",
+                code=ErrorCode.MODEL_FILE_INCONSISTENT,
+            )
+        terms[name] = column
+    feature = terms["feature"]
+    if ((feature < 0) | (feature >= num_feature)).any():
+        raise ModelFileError(
+            f"{where}.feature has a number that is not one of {num_feature} features",
+            code=ErrorCode.MODEL_FILE_INVALID_TREE,
+        )
+    if (terms["low"] > terms["high"]).any() or tree.leaf_size > 1:
+        raise ModelFileError(
+            f"{where} has an empty range, or a leaf of {tree.leaf_size} values",
+            code=ErrorCode.MODEL_FILE_INVALID_TREE,
+        )
+    return LeafTerms(counts.astype(np.int64), terms)
 
 
 def _read_weights(
@@ -326,7 +386,10 @@ def _read_tree_param(value: Any, where: str) -> tuple[int, int, int]:
         value,
         where,
         [*_TREE_COLUMNS, "tree_param"],
-        [*_CATEGORY_COLUMNS, "hornbeam_thresholds", "id", "leaf_weights"],
+        [
+            *_CATEGORY_COLUMNS,
+            *("hornbeam_thresholds", "id", "leaf_weights", "linear_leaves"),
+        ],
     )
     param_where = f"{where}.tree_param"
     param = as_object(

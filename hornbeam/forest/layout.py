@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hornbeam.forest.tree import Tree, concatenate_trees, with_equal_leaves
+from hornbeam.forest.tree import (
+    Tree,
+    concatenate_trees,
+    joined_terms,
+    with_equal_leaves,
+)
 from hornbeam.kernels.binned_trees import (
     BIN_BITS,
     LEAF_BIN,
@@ -26,6 +31,7 @@ from hornbeam.kernels.binned_trees import (
     choose_top_splits,
 )
 from hornbeam.kernels.layout import BINNED_COLUMN_DTYPE, RUN_DTYPE
+from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.predict import FEATURE, PackedNodes, mark_symmetric, pack_nodes
 
 __all__ = [
@@ -65,6 +71,9 @@ class Layout:
         indices into this array. None: indices of all features.
     covers
         (nodes of the tree,) of each tree: its `Tree.cover`.
+    terms
+        Of linear leaves, whose features are columns of the rows; None: all leaves are
+        constants.
     """
 
     roots: NDArray[np.int32]
@@ -75,6 +84,7 @@ class Layout:
     values: NDArray[np.float32]
     features: NDArray[np.intp] | None
     covers: Sequence[NDArray[np.float32]]
+    terms: NodeTerms | None = None
 
     @classmethod
     def of(
@@ -143,6 +153,7 @@ class Layout:
             values,
             features,
             [tree.cover for tree in trees],
+            _joined_terms(trees, weights, columns),
         )
 
     @cached_property
@@ -231,6 +242,28 @@ def weighted_leaf_values(
     if step == 0.0:
         return weighted
     return (np.rint(weighted.astype(np.float64) / step) * step).astype(np.float32)
+
+
+def _joined_terms(
+    trees: Sequence[Tree],
+    weights: NDArray[np.float32] | None,
+    columns: NDArray[np.int32],
+) -> NodeTerms | None:
+    """Return the terms of the leaves of all trees; None if there are none.
+
+    `columns` are those of the features; without any a feature is its column.
+    """
+    joined = joined_terms(trees)
+    if joined is None:
+        return None
+    if weights is not None:
+        factors = np.repeat(weights, [tree.n_nodes for tree in trees])
+        joined = joined.scaled(np.repeat(factors.astype(np.float64), joined.counts))
+    terms = joined.terms
+    if columns.size > 0:
+        terms = terms.copy()
+        terms["feature"] = columns[terms["feature"]]
+    return NodeTerms(joined.starts, terms)
 
 
 def _joined(arrays: Sequence[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:

@@ -152,6 +152,11 @@ class Model:
         return self.tree_weights
 
     @property
+    def has_linear_leaves(self) -> bool:
+        """Whether the leaves of some trees have terms."""
+        return any(tree.terms is not None for tree in self.trees)
+
+    @property
     def leaf_size(self) -> int:
         """Values of a leaf of the last tree: 1, or one per output; 0 without trees."""
         return self.trees[-1].leaf_size if self.trees else 0
@@ -456,12 +461,22 @@ def _with_features(tree: Tree, places: NDArray[np.int32]) -> Tree:
     feature = tree.feature.copy()
     is_split = tree.left >= 0
     feature[is_split] = places[feature[is_split]]
-    return replace(tree, feature=feature)
+    terms = tree.terms
+    if terms is not None:
+        moved = terms.terms.copy()
+        moved["feature"] = places[moved["feature"]]
+        terms = terms._replace(terms=moved)
+    return replace(tree, feature=feature, terms=terms)
 
 
 def _scaled(tree: Tree, factor: float) -> Tree:
     share = np.float32(factor)
-    return replace(tree, value=tree.value * share, weight=tree.weight * share)
+    return replace(
+        tree,
+        value=tree.value * share,
+        weight=tree.weight * share,
+        terms=None if tree.terms is None else tree.terms.scaled(share),
+    )
 
 
 def _check_mergeable(first: Model, other: Model) -> None:

@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.kernels.layout import TERM_DTYPE
+
 __all__ = [
+    "LeafTerms",
     "Tree",
     "concatenate_trees",
     "deleted_nodes",
+    "joined_terms",
     "roots_and_depths",
     "split_trees",
     "with_equal_leaves",
 ]
+
+
+class LeafTerms(NamedTuple):
+    """The terms of linear leaves, which are added to the leaf values.
+
+    Attributes
+    ----------
+    counts
+        (nodes,) int64: the number of terms of each node; 0 at internal nodes.
+    terms
+        `TERM_DTYPE`, node after node. The slopes include the learning rate.
+    """
+
+    counts: NDArray[np.int64]
+    terms: NDArray[np.void]
+
+    @classmethod
+    def none(cls, n_nodes: int) -> LeafTerms:
+        """Return those of constant leaves."""
+        return cls(np.zeros(n_nodes, np.int64), np.empty(0, TERM_DTYPE))
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """(nodes + 1,): the first term of each node."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    def scaled(self, factor: Any) -> LeafTerms:
+        """Return the terms with their slopes times a factor, one or one a term."""
+        terms = self.terms.copy()
+        terms["slope"] *= factor
+        return self._replace(terms=terms)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -55,6 +91,8 @@ class Tree:
     weight
         The optimal value of the node, before the learning rate (`base_weights` of
         XGBoost).
+    terms
+        Of linear leaves; None: all leaves are constants.
     """
 
     left: NDArray[np.int32]
@@ -70,6 +108,7 @@ class Tree:
     gain: NDArray[np.float32]
     cover: NDArray[np.float32]
     weight: NDArray[np.float32]
+    terms: LeafTerms | None = None
 
     def __repr__(self) -> str:
         return f"Tree(leaves={self.n_leaves}, depth={self.depth()})"
@@ -123,11 +162,12 @@ _DTYPES = {
 def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
     """Return the nodes of all trees as one `Tree`, and the offsets, (trees + 1,).
 
-    Children and parents stay relative to the root of their tree.
+    Children and parents stay relative to the root of their tree. The terms of linear
+    leaves are left out.
     """
     starts = np.zeros(len(trees) + 1, np.int64)
     np.cumsum([tree.n_nodes for tree in trees], out=starts[1:])
-    columns = {
+    columns: dict[str, Any] = {
         name: np.concatenate(
             [getattr(tree, name) for tree in trees] or [np.empty(0, dtype)],
             dtype=dtype,
@@ -136,6 +176,15 @@ def concatenate_trees(trees: Sequence[Tree]) -> tuple[Tree, NDArray[np.int64]]:
         for name, dtype in _DTYPES.items()
     }
     return Tree(**columns), starts
+
+
+def joined_terms(trees: Sequence[Tree]) -> LeafTerms | None:
+    """Return the terms of the leaves of all trees; None if there are none."""
+    if all(tree.terms is None for tree in trees):
+        return None
+    parts = [tree.terms or LeafTerms.none(tree.n_nodes) for tree in trees]
+    counts, terms = zip(*parts, strict=True)
+    return LeafTerms(np.concatenate(counts), np.concatenate(terms))
 
 
 def with_equal_leaves(trees: Sequence[Tree], outputs: Sequence[int]) -> Sequence[Tree]:
@@ -174,7 +223,7 @@ def _in_column(
 
 def split_trees(nodes: Tree, starts: NDArray[np.int64]) -> list[Tree]:
     """Return the concatenated trees, as views of `nodes`."""
-    columns = {field.name: getattr(nodes, field.name) for field in fields(Tree)}
+    columns = {name: getattr(nodes, name) for name in _DTYPES}
     categories = columns.pop("categories")
     category_starts = nodes.category_starts[starts].tolist()
     return [

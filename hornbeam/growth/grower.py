@@ -17,7 +17,7 @@ from hornbeam.backends.interface import (
     SplitParams,
 )
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.tree import Tree
+from hornbeam.forest.tree import LeafTerms, Tree
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import ConstrainedBackend, bounds_in
 from hornbeam.growth.lossguide import grow_lossguide
@@ -26,12 +26,21 @@ from hornbeam.growth.tree_builder import TreeBuilder, prune
 from hornbeam.kernels.leaves import NodeColumns, weigh_nodes, write_nodes
 from hornbeam.kernels.symmetric_tree import inherit_weights
 
-__all__ = ["LeafConstants", "Thresholds", "grow_tree"]
+__all__ = [
+    "LeafConstants",
+    "LeafRegression",
+    "Thresholds",
+    "check_leaf_range",
+    "grow_tree",
+]
 
 Values = NDArray[np.float32]
 #: Takes the output of a tree, the leaf of each row and the number of leaves; returns
 #: the weight of each leaf before it is multiplied by the learning rate.
 LeafConstants = Callable[[int, NDArray[np.uint32], int], NDArray[np.float64]]
+#: Takes the backend and a tree of constant leaves; returns the terms of its leaves, and
+#: adds what the leaves then predict to the margins.
+LeafRegression = Callable[[Backend, Tree], LeafTerms]
 
 _NO_BOUNDS = np.empty((0, 2))
 
@@ -58,11 +67,13 @@ def grow_tree(
     constraints: Constraints | None = None,
     contributions: Callable[[Values], Values] | None = None,
     constants: LeafConstants | None = None,
+    regression: LeafRegression | None = None,
 ) -> Tree:
     """Return a new tree for one output, and add its values to the margins.
 
     If there are `contributions`, they map the leaf values to those that are added.
-    Leaf weights are the `constants` if there are any, otherwise Newton steps.
+    Leaf weights are the `constants` if there are any, otherwise Newton steps. With a
+    `regression` leaves are linear.
 
     Splits are found as in XGBoost (Chen and Guestrin 2016, algorithm 1 on the cuts of
     the histograms); leaf weights come from wide sums, which are more precise than
@@ -70,7 +81,8 @@ def grow_tree(
     """
     backend.begin_tree(output, params, columns.columns, sample)
     sides = None
-    weighs = constants is None and not (limits.prunes or params.path_smooth > 0.0)
+    is_constant = constants is None and regression is None
+    weighs = is_constant and not (limits.prunes or params.path_smooth > 0.0)
     weighs = weighs and not limits.symmetric  # some weights are inherited
     if constraints is not None and constraints.directions is not None:
         weighs = False  # weights have bounds
@@ -111,6 +123,18 @@ def grow_tree(
             None if constraints is None else bounds_in(tree, constraints, sides),
             None if constants is None else partial(constants, output),
         )
+    check_leaf_range(is_beyond)
+    finished = _finish(tree, new, cuts)
+    if regression is not None:
+        finished.terms = regression(backend, finished)
+        return finished
+    values = finished.value[finished.left < 0]
+    backend.add_leaf_values(values if contributions is None else contributions(values))
+    return finished
+
+
+def check_leaf_range(is_beyond: bool) -> None:
+    """Raise a `DataError` if a leaf value is beyond the range of float32."""
     if is_beyond:
         raise DataError(
             "a leaf value is beyond the range of float32: labels, weights or the "
@@ -118,10 +142,6 @@ def grow_tree(
             "learning_rate",
             code=ErrorCode.FLOAT_OVERFLOW,
         )
-    finished = _finish(tree, new, cuts)
-    values = finished.value[finished.left < 0]
-    backend.add_leaf_values(values if contributions is None else contributions(values))
-    return finished
 
 
 def _grow_depthwise(

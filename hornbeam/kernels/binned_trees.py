@@ -39,7 +39,10 @@ __all__ = [
     "TopScratch",
     "add_binned_trees",
     "add_binned_trees_to_entries",
+    "bin_rows",
     "choose_top_splits",
+    "reach_nodes",
+    "reach_slots",
 ]
 
 #: The most thresholds of one feature; there is one more bin, and a bin is one byte.
@@ -471,21 +474,24 @@ def _descend_uneven(bins, nodes, places, rows, held):
         count = remaining
 
 
-@kernel
-def _add_tree(thread_id, t, begin, count, output, binned, values, scratch, margins):
-    """Add the leaf values of a tree to the margins of `count` rows from `begin` on."""
+@inline
+def reach_slots(thread_id, t, binned, scratch):
+    """Write the slots of rows after the top splits of a tree to the scratch."""
     tree = binned.trees[t]
-    bins, slots = scratch.bins[thread_id], scratch.slots[thread_id]
     moves = binned.moves[tree["first_move"] : tree["end_move"]]
     tests, digits = scratch.tests[thread_id], scratch.digits[thread_id]
+    slots = scratch.slots[thread_id]
     if tree["is_symmetric"]:
         _read_digits(moves, tests, digits, slots)
     else:
         _reach_slots(moves, tests, scratch.sets[thread_id], digits, slots)
-    if tree["levels"] == 0:
-        leaf_values = binned.slot_values[tree["first_slot"] : tree["end_slot"]]
-        add_to_margins(leaf_values, slots, begin, count, output, margins)
-        return
+
+
+@inline
+def reach_nodes(thread_id, t, count, binned, scratch):
+    """Write the leaves of `count` rows, which are in slots, to the scratch's places."""
+    tree = binned.trees[t]
+    bins, slots = scratch.bins[thread_id], scratch.slots[thread_id]
     places = scratch.places[thread_id, :count]
     reached = binned.slots[tree["first_slot"] : tree["end_slot"]]
     for i in range(count):
@@ -495,14 +501,42 @@ def _add_tree(thread_id, t, begin, count, output, binned, values, scratch, margi
     else:
         rows, held = scratch.rows[thread_id], scratch.nodes[thread_id]
         _descend_uneven(bins, binned.nodes, places, rows, held)
+
+
+@kernel
+def _add_tree(thread_id, t, begin, count, output, binned, values, scratch, margins):
+    """Add the leaf values of a tree to the margins of `count` rows from `begin` on."""
+    tree = binned.trees[t]
+    reach_slots(thread_id, t, binned, scratch)
+    if tree["levels"] == 0:
+        leaf_values = binned.slot_values[tree["first_slot"] : tree["end_slot"]]
+        slots = scratch.slots[thread_id]
+        add_to_margins(leaf_values, slots, begin, count, output, margins)
+        return
+    reach_nodes(thread_id, t, count, binned, scratch)
+    places = scratch.places[thread_id, :count]
     add_to_margins(values, places, begin, count, output, margins)
+
+
+@inline
+def _mark_run(thread_id, r, binned, scratch):
+    """Mark which rows go right at the top splits of a run of trees."""
+    tests = binned.tests[binned.test_starts[r] : binned.test_starts[r + 1]]
+    _mark_tests(tests, scratch.bins[thread_id], scratch.tests[thread_id])
+
+
+@inline
+def bin_rows(thread_id, r, block, binned, scratch):
+    """Write the bins of rows for a run of trees, and mark its top splits."""
+    lanes, position = scratch.values[thread_id], scratch.places[thread_id]
+    bins = scratch.bins[thread_id]
+    _bin_columns(block, binned.runs[r], binned, lanes, position, bins)
+    _mark_run(thread_id, r, binned, scratch)
 
 
 @kernel
 def _add_run(thread_id, r, begin, count, roots, binned, values, scratch, margins):
     """Add the leaf values of a run of trees to the margins of the rows of a set."""
-    tests = binned.tests[binned.test_starts[r] : binned.test_starts[r + 1]]
-    _mark_tests(tests, scratch.bins[thread_id], scratch.tests[thread_id])
     for t in range(binned.runs[r]["begin"], binned.runs[r]["end"]):
         output = roots[t, 2]
         _add_tree(thread_id, t, begin, count, output, binned, values, scratch, margins)
@@ -530,10 +564,8 @@ def add_binned_trees(
         begin = task * SET_ROWS
         block = data[begin : begin + SET_ROWS]
         count = block.shape[0]
-        bins = scratch.bins[thread_id]
-        lanes, position = scratch.values[thread_id], scratch.places[thread_id]
         for r in range(binned.runs.size):
-            _bin_columns(block, binned.runs[r], binned, lanes, position, bins)
+            bin_rows(thread_id, r, block, binned, scratch)
             _add_run(
                 thread_id, r, begin, count, roots, binned, values, scratch, margins
             )
@@ -561,5 +593,6 @@ def add_binned_trees_to_entries(
         for r in range(binned.runs.size):
             run, bins = binned.runs[r], scratch.bins[thread_id]
             _bin_entries(entries, begin, rows, r, run, binned, bins)
+            _mark_run(thread_id, r, binned, scratch)
             _add_run(thread_id, r, begin, rows, roots, binned, values, scratch, margins)
         task = next_task(sync, 0)

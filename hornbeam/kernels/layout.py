@@ -35,6 +35,7 @@ __all__ = [
     "SPLIT_DTYPE",
     "SUM_BITS",
     "TASK_ROWS",
+    "TERM_DTYPE",
     "SplitRules",
 ]
 
@@ -273,5 +274,17 @@ BINNED_COLUMN_DTYPE = np.dtype(
         ("first_cut", np.int64),  # of 2 ** steps: the first is not used
         ("steps", np.int64),  # of the search among them
         ("missing_code", np.int64),
+    ]
+)
+
+#: A term of a linear leaf: ``slope * (min(max(x, low), high) - centre)``; 0 where the
+#: feature x is missing.
+TERM_DTYPE = np.dtype(
+    [
+        ("feature", np.int64),
+        ("slope", np.float64),
+        ("centre", np.float64),  # the mean of the leaf's training rows
+        ("low", np.float64),  # the range of these rows
+        ("high", np.float64),
     ]
 )

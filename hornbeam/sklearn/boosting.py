@@ -67,6 +67,9 @@ class BoostingEstimator(HeldOutEstimator):
         pruning: str | None = None,
         grow_policy: str | None = None,
         leaf_solver: str | None = None,
+        leaf_model: str | None = None,
+        linear_lambda: float | None = None,
+        linear_max_features: int | None = None,
         learning_rate: float | None = None,
         n_estimators: int | None = None,
         verbosity: int | None = None,
@@ -152,6 +155,9 @@ class BoostingEstimator(HeldOutEstimator):
         self.pruning = pruning
         self.grow_policy = grow_policy
         self.leaf_solver = leaf_solver
+        self.leaf_model = leaf_model
+        self.linear_lambda = linear_lambda
+        self.linear_max_features = linear_max_features
         self.learning_rate = learning_rate
         self.n_estimators = n_estimators
         self.verbosity = verbosity

@@ -128,6 +128,10 @@ GROWTH = {
         {"leaf_solver": "line_search"},
         {"leaf_solver": "line_search", "grow_policy": "lossguide", "max_leaves": 9},
     ],
+    "linear leaves": [
+        {"leaf_model": "linear"},
+        {"leaf_model": "linear", "grow_policy": "lossguide", "max_leaves": 9},
+    ],
     "exact": [
         {"tree_method": "exact", "gamma": 0.1},
         {"tree_method": "exact", "grow_policy": "lossguide", "max_leaves": 9},

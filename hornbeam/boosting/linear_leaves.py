@@ -1,0 +1,169 @@
+"""Linear leaves: each leaf of a tree predicts by some of the features on its path.
+
+The splits of the tree and the constants of its leaves are those of ordinary trees. Then
+each leaf gets a ridge regression of the gradients of its rows on numerical features
+that the path to it splits on (Shi, Li and Li 2019; LightGBM's ``linear_tree``), those
+nearest to the leaf first. A feature counts as the mean of the leaf where it is missing,
+and as the end of its range in the leaf where it is beyond.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.interface import Backend, LeafFeatures
+from hornbeam.boosting.margins import block_of, check_values
+from hornbeam.data.containers.from_scipy import SparseTable
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.forest.tree import LeafTerms, Tree
+from hornbeam.growth.grower import check_leaf_range
+from hornbeam.kernels.layout import TERM_DTYPE
+from hornbeam.kernels.linear_leaves import NodeTerms
+from hornbeam.params import Parameters
+
+__all__ = ["FeatureValues", "LinearLeaves"]
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class FeatureValues:
+    """The values of the features of training rows.
+
+    Of sparse rows only the columns of one tree are in memory at a time.
+
+    Parameters
+    ----------
+    data
+        The training matrix.
+    dtype
+        The type in which features are compared with thresholds.
+
+    Raises
+    ------
+    DataError
+        If the matrix has only the bins of its features.
+    """
+
+    def __init__(self, data: DMatrix, dtype: np.dtype[Any]) -> None:
+        check_values(data)
+        self._dtype = dtype
+        self._whole: NDArray[Any] | None = None
+        if not isinstance(data.table, SparseTable):
+            self._whole = block_of(data, 0, data.n_rows, dtype, None)
+            self._spans = _spans(self._whole)
+
+    def of_leaves(self, data: DMatrix, features: NDArray[np.int64]) -> LeafFeatures:
+        """Return the values of the features, (leaves, features), of the leaves."""
+        if self._whole is not None:
+            return LeafFeatures(self._whole, self._spans, features)
+        used, columns = np.unique(features, return_inverse=True)
+        first = int(np.searchsorted(used, 0))  # -1 stands for no feature
+        own = block_of(data, 0, data.n_rows, self._dtype, used[first:])
+        columns = columns.reshape(features.shape) - first
+        return LeafFeatures(own, _spans(own), columns)
+
+
+def _spans(data: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the least value and the range of each column."""
+    if len(data) == 0:
+        return np.zeros((data.shape[1], 2))
+    lows = np.fmin.reduce(data, axis=0).astype(np.float64)
+    highs = np.fmax.reduce(data, axis=0).astype(np.float64)
+    with np.errstate(over="ignore"):
+        return np.stack([lows, highs - lows], axis=1)
+
+
+class LinearLeaves:
+    """Fits the linear leaves of trees.
+
+    Parameters
+    ----------
+    values, data
+        The features of the training rows, and their matrix.
+    parameters
+        Of the training.
+    learning_rate
+        The factor on the leaf values of one tree.
+    """
+
+    def __init__(
+        self,
+        values: FeatureValues,
+        data: DMatrix,
+        parameters: Parameters,
+        learning_rate: float,
+    ) -> None:
+        self._values, self._data = values, data
+        self._params, self._learning_rate = parameters, learning_rate
+
+    def __call__(self, backend: Backend, tree: Tree) -> LeafTerms:
+        """Return the terms of the leaves, and add what these predict to the margins."""
+        p = self._params
+        leaves = np.flatnonzero(tree.left < 0)
+        features = path_features(tree, leaves, p.linear_max_features)
+        own = self._values.of_leaves(self._data, features)
+        slopes = backend.regress_leaves(own, p.linear_lambda)
+        steps = slopes.steps
+        if p.max_delta_step > 0.0:
+            steps = _limited(steps, tree.weight[leaves], p.max_delta_step)
+        steps = self._learning_rate * steps
+        values = tree.value[leaves]
+        reach = np.abs(values) + np.abs(steps).sum(axis=1)
+        check_leaf_range(not bool((reach <= _LARGEST).all()))
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            per_value = steps / slopes.radii
+        is_term = np.isfinite(per_value) & (per_value != 0.0)
+        terms = np.zeros(np.count_nonzero(is_term), TERM_DTYPE)
+        terms["slope"] = per_value[is_term]
+        terms["centre"] = slopes.centres[is_term]
+        terms["low"], terms["high"] = slopes.lows[is_term], slopes.highs[is_term]
+        counts = np.zeros(tree.n_nodes, np.int64)
+        counts[leaves] = is_term.sum(axis=1)
+        by_column = terms.copy()
+        by_column["feature"] = own.columns[is_term]
+        starts = np.append(0, np.cumsum(counts[leaves]))
+        backend.add_linear_leaves(own.data, values, NodeTerms(starts, by_column))
+        terms["feature"] = features[is_term]
+        return LeafTerms(counts, terms)
+
+
+def path_features(tree: Tree, leaves: NDArray[np.intp], most: int) -> NDArray[np.int64]:
+    """Return the numerical features on the paths to leaves, (leaves, features).
+
+    Those nearest to the leaf come first, at most `most` of them (0: all); -1 follows.
+    """
+    columns: list[NDArray[np.int64]] = []
+    node = tree.parent[leaves]
+    count = np.zeros(leaves.size, np.int64)
+    while (node >= 0).any():
+        feature = np.where(node >= 0, tree.feature[node], -1).astype(np.int64)
+        feature[tree.split_type[node] != 0] = -1
+        for known in columns:
+            feature[known == feature] = -1
+        if most > 0:
+            feature[count >= most] = -1
+        count += feature >= 0
+        columns.append(feature)
+        node = np.where(node >= 0, tree.parent[node], -1)
+    table = np.stack(columns, axis=1) if columns else np.empty((leaves.size, 0), int)
+    # Known features leave gaps, which are moved behind the others.
+    order = np.argsort(table < 0, axis=1, kind="stable")
+    width = max(1, int(count.max(initial=0)))
+    packed = np.full((leaves.size, width), -1)
+    if columns:
+        moved = np.take_along_axis(table, order, axis=1)[:, :width]
+        packed[:, : moved.shape[1]] = moved
+    return packed
+
+
+def _limited(
+    steps: NDArray[np.float64], weights: NDArray[np.float32], limit: float
+) -> NDArray[np.float64]:
+    """Return the steps of leaves, shortened until no row gets more than the limit."""
+    reach = np.abs(steps).sum(axis=1)
+    room = np.maximum(limit - np.abs(weights.astype(np.float64)), 0.0)
+    share = np.divide(room, reach, out=np.ones(reach.size), where=reach > room)
+    return steps * share[:, None]

@@ -1,0 +1,317 @@
+"""Linear leaves: ridge regressions in the leaves of a tree, and their predictions.
+
+A leaf predicts its constant plus a term for some of the numerical features on its path
+(Shi, Li and Li 2019, "Gradient boosting with piece-wise linear regression trees").
+
+All sums are fixed-point integers, so that they do not depend on the order of rows. The
+systems of equations are solved in float64 with additions, multiplications, divisions
+and square roots in a fixed order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.binned_trees import bin_rows, reach_nodes, reach_slots
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.layout import TASK_ROWS
+from hornbeam.kernels.predict import any_missing, reach_leaves
+from hornbeam.kernels.row_sets import SET_ROWS
+from hornbeam.kernels.sync import next_task
+
+__all__ = [
+    "NodeTerms",
+    "add_binned_linear_trees",
+    "add_linear_leaves",
+    "add_linear_trees",
+    "solve_leaves",
+    "sum_products",
+    "sum_values",
+    "term_value",
+]
+
+#: A pivot below this share of its diagonal element is rounding error.
+_LEAST_PIVOT = 2.0**-40
+
+
+class NodeTerms(NamedTuple):
+    """The terms of linear leaves, node after node.
+
+    Attributes
+    ----------
+    starts
+        (nodes + 1,) int64: the first term of each node.
+    terms
+        (terms,) TERM_DTYPE; the features are columns of the rows.
+    """
+
+    starts: NDArray[np.int64]
+    terms: NDArray[Any]
+
+
+@inline
+def term_value(term, value):
+    """Return the value of a term for a value of its feature."""
+    inside = term["low"] if value < term["low"] else value
+    inside = term["high"] if inside > term["high"] else inside
+    part = term["slope"] * (inside - term["centre"])
+    return part if value == value else 0.0
+
+
+@inline
+def leaf_value(row, constant, terms, begin, end):
+    """Return what a leaf with these terms predicts of a row, as float32."""
+    total = np.float64(constant)
+    for k in range(np.uint64(begin), np.uint64(end)):
+        term = terms[np.uint64(k)]
+        total += term_value(term, np.float64(row[np.uint64(term["feature"])]))
+    return np.float32(total)
+
+
+@inline
+def _add_leaves(block, places, begin, output, values, nodes, margins):
+    """Add what the leaves predict of a block of rows from `begin` on to the margins."""
+    starts, terms = nodes
+    end = begin + places.size
+    if margins.double.shape[0] == 0:
+        single = margins.single[begin:end, np.uint64(output)]
+        for i in range(single.size):
+            place = np.uint64(places[i])
+            first, last = starts[place], starts[place + np.uint64(1)]
+            row = block[np.uint64(i)]
+            single[i] += leaf_value(row, values[place], terms, first, last)
+    else:
+        double = margins.double[begin:end, np.uint64(output)]
+        for i in range(double.size):
+            place = np.uint64(places[i])
+            first, last = starts[place], starts[place + np.uint64(1)]
+            row = block[np.uint64(i)]
+            double[i] += leaf_value(row, values[place], terms, first, last)
+
+
+# Sums of leaves
+
+
+@kernel
+def sum_values(
+    thread_id,
+    n_threads,
+    sync,
+    data,  # (rows, columns) float32 or float64, NaN missing
+    leaf_of,  # (rows,) uint32
+    hessians,  # (rows,) float32 or float64
+    per_unit,  # 1 / unit of hessians
+    columns,  # (leaves, features) int64: of the features of each leaf; then -1
+    spans,  # (columns, 2) float64: the least value, and 1 / the range
+    sums,  # (threads, leaves, features, 2) int64, zeros in, out
+    ranges,  # (threads, leaves, features, 2) float64, infinity and -infinity in, out
+):
+    """Sum the hessians, and the products with the features, of the rows of each leaf.
+
+    And find the ranges of the features, which are between 0 and 1 in the products.
+    """
+    rows, n_leaves = leaf_of.size, columns.shape[0]
+    own_sums, own_ranges = sums[thread_id], ranges[thread_id]
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        for i in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
+            leaf = np.int64(leaf_of[i])
+            hessian = np.float64(hessians[i])
+            if leaf >= n_leaves or hessian == 0.0:
+                continue
+            for k in range(columns.shape[1]):
+                column = columns[leaf, k]
+                if column < 0:
+                    break
+                value = np.float64(data[i, column])
+                if value == value:
+                    share = (value - spans[column, 0]) * spans[column, 1]
+                    own_sums[leaf, k, 0] += np.int64(np.rint(hessian * per_unit))
+                    weighted = hessian * share * per_unit
+                    own_sums[leaf, k, 1] += np.int64(np.rint(weighted))
+                    own_ranges[leaf, k, 0] = min(own_ranges[leaf, k, 0], value)
+                    own_ranges[leaf, k, 1] = max(own_ranges[leaf, k, 1], value)
+        task = next_task(sync, 0)
+
+
+@kernel
+def sum_products(
+    thread_id,
+    n_threads,
+    sync,
+    data,  # (rows, columns) float32 or float64, NaN missing
+    leaf_of,  # (rows,) uint32
+    gradients,  # (rows,) float32 or float64
+    hessians,  # (rows,) the same
+    gradients_per_unit,  # 1 / unit
+    hessians_per_unit,
+    columns,  # (leaves, features) int64: of the features of each leaf; then -1
+    scales,  # (leaves, features, 2) float64: centre, and 1 / the largest distance
+    distances,  # (threads, features) float64, scratch
+    sums,  # (threads, leaves, cells) int64, zeros in, out
+):
+    """Sum the products of scaled features with gradients and with each other.
+
+    The cells of a leaf are the products with gradients, followed by the lower triangle
+    of those of two features and the hessian, row by row.
+    """
+    rows, n_leaves = leaf_of.size, columns.shape[0]
+    own, scaled = sums[thread_id], distances[thread_id]
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        for i in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
+            leaf = np.int64(leaf_of[i])
+            if leaf >= n_leaves:
+                continue
+            gradient = np.float64(gradients[i]) * gradients_per_unit
+            hessian = np.float64(hessians[i]) * hessians_per_unit
+            cells = own[leaf]
+            place = columns.shape[1]
+            for k in range(columns.shape[1]):
+                column = columns[leaf, k]
+                if column < 0:
+                    break
+                value = np.float64(data[i, column])
+                distance = (value - scales[leaf, k, 0]) * scales[leaf, k, 1]
+                scaled[k] = distance if value == value else 0.0
+                cells[k] += np.int64(np.rint(gradient * scaled[k]))
+                weighted = hessian * scaled[k]
+                for other in range(k + 1):
+                    cells[place] += np.int64(np.rint(weighted * scaled[other]))
+                    place += 1
+        task = next_task(sync, 0)
+
+
+@kernel
+def solve_leaves(
+    sums,  # (leaves, cells) int64: see `sum_products`
+    units,  # (2,) float64: of gradients and hessians
+    hessians,  # (leaves, features) float64: sums over the rows with the feature
+    linear_lambda,  # float64
+    factor,  # (features, features) float64, scratch
+    slopes,  # (leaves, features) float64, out
+):
+    """Write the slopes of the scaled features that ridge regressions find.
+
+    The penalty is on standardised features, which adds a share to the diagonal. A
+    feature that is constant, or a combination of those before it, has the slope 0.
+    """
+    n_features = hessians.shape[1]
+    for leaf in range(sums.shape[0]):
+        cells, own = sums[leaf], slopes[leaf]
+        place = n_features
+        for j in range(n_features):
+            for k in range(j):
+                total = cells[place] * units[1]
+                for m in range(k):
+                    total -= factor[j, m] * factor[k, m]
+                factor[j, k] = total / factor[k, k] if factor[k, k] > 0.0 else 0.0
+                place += 1
+            weight = hessians[leaf, j]
+            diagonal = 0.0
+            if weight > 0.0:
+                diagonal = cells[place] * units[1] * (1.0 + linear_lambda / weight)
+            place += 1
+            pivot = diagonal
+            for k in range(j):
+                pivot -= factor[j, k] * factor[j, k]
+            factor[j, j] = np.sqrt(pivot) if pivot > _LEAST_PIVOT * diagonal else 0.0
+            total = -(cells[j] * units[0])
+            for k in range(j):
+                total -= factor[j, k] * own[k]
+            own[j] = total / factor[j, j] if factor[j, j] > 0.0 else 0.0
+        for j in range(n_features - 1, -1, -1):
+            total = own[j]
+            for k in range(j + 1, n_features):
+                total -= factor[k, j] * own[k]
+            own[j] = total / factor[j, j] if factor[j, j] > 0.0 else 0.0
+
+
+# Predictions
+
+
+@kernel
+def add_linear_leaves(
+    thread_id,
+    n_threads,
+    sync,
+    data,  # (rows, columns) float32 or float64, NaN missing
+    leaf_of,  # (rows,) uint32
+    values,  # (leaves,) float32
+    leaves,  # NodeTerms of the leaves
+    margins,  # (rows,) float64, in and out
+    single,  # whether sums are rounded to float32
+):
+    """Add to the margin of each row what its leaf predicts."""
+    starts, terms = leaves
+    rows = leaf_of.size
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        for i in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
+            leaf = np.int64(leaf_of[i])
+            begin, end = starts[leaf], starts[leaf + 1]
+            value = leaf_value(data[i], values[leaf], terms, begin, end)
+            total = margins[i] + np.float64(value)
+            margins[i] = np.float64(np.float32(total)) if single else total
+        task = next_task(sync, 0)
+
+
+@kernel
+def add_linear_trees(
+    thread_id,
+    n_threads,
+    sync,
+    data,  # (rows, columns) float32 or float64, row-major, NaN missing
+    roots,  # (trees, 4) int32: root's position, depth, output, splits by category
+    packed,  # PackedNodes
+    values,  # (nodes,) float32
+    nodes,  # NodeTerms of the nodes
+    scratch,  # DescentScratch
+    margins,  # TypedMargins, in and out
+):
+    """Add what the leaves of all trees predict to the margins, in the trees' order."""
+    rows = data.shape[0]
+    together = scratch.places.shape[1]
+    task = next_task(sync, 0)
+    while task * together < rows:
+        begin = task * together
+        block = data[begin : begin + together]
+        has_missing = any_missing(block)
+        own = scratch.places[thread_id, : block.shape[0]]
+        for t in range(roots.shape[0]):
+            reach_leaves(block, has_missing, roots, t, packed, scratch, thread_id)
+            _add_leaves(block, own, begin, roots[t, 2], values, nodes, margins)
+        task = next_task(sync, 0)
+
+
+@kernel
+def add_binned_linear_trees(
+    thread_id,
+    n_threads,
+    sync,
+    data,  # (rows, columns) float32 or float64, row-major, NaN missing
+    roots,  # (trees, 4) int32: as in `hornbeam.kernels.predict`
+    binned,  # `hornbeam.forest.layout.BinnedLayout`
+    values,  # (nodes,) float32
+    nodes,  # NodeTerms of the nodes
+    scratch,  # BinnedScratch
+    margins,  # TypedMargins, in and out
+):
+    """Do the same as `add_linear_trees`, with rows that find their leaves by bins."""
+    rows = data.shape[0]
+    task = next_task(sync, 0)
+    while task * SET_ROWS < rows:
+        begin = task * SET_ROWS
+        block = data[begin : begin + SET_ROWS]
+        count = block.shape[0]
+        for r in range(binned.runs.size):
+            bin_rows(thread_id, r, block, binned, scratch)
+            for t in range(binned.runs[r]["begin"], binned.runs[r]["end"]):
+                reach_slots(thread_id, t, binned, scratch)
+                reach_nodes(thread_id, t, count, binned, scratch)
+                places = scratch.places[thread_id, :count]
+                _add_leaves(block, places, begin, roots[t, 2], values, nodes, margins)
+        task = next_task(sync, 0)
