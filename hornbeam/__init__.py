@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hornbeam.data.quantile_dmatrix import ExtMemQuantileDMatrix, QuantileDMatrix
     from hornbeam.data.sources.data_iter import DataIter
     from hornbeam.data.sources.dispatch import read
+    from hornbeam.features.matrix import derive
     from hornbeam.sklearn import (
         DecisionTreeClassifier,
         DecisionTreeRegressor,
@@ -88,6 +89,7 @@ __all__ = [
     "TrainingCheckPoint",
     "average",
     "cv",
+    "derive",
     "merge",
     "read",
     "train",
@@ -120,6 +122,7 @@ _HOMES = {
     "TrainingCheckPoint": "hornbeam.callbacks",
     "average": "hornbeam.boosting.booster",
     "cv": "hornbeam.cross_validation",
+    "derive": "hornbeam.features.matrix",
     "merge": "hornbeam.boosting.booster",
     "read": "hornbeam.data.sources.dispatch",
     "train": "hornbeam.training",

@@ -21,6 +21,7 @@ from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.features.matrix import DerivedMatrix, Recipe, derived, derived_fold
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
@@ -300,11 +301,23 @@ def new_fold(
     test: Rows,
     params: dict[str, Any],
     preprocess: Preprocess | None = None,
+    recipe: Recipe | None = None,
 ) -> Fold:
-    """Return one fold, with an untrained booster."""
+    """Return one fold, with an untrained booster.
+
+    Features that `data` or the recipe derives are fitted to the training rows alone.
+    """
     p = Parameters.resolve(params)
-    if preprocess is None and (p.booster == "gblinear" or p.method() != "hist"):
+    if isinstance(data, DerivedMatrix):
+        recipe, data = data.recipe, data.raw
+    needs_values = p.booster == "gblinear" or p.method() != "hist"
+    if recipe is not None and preprocess is None and not needs_values:
+        bins = derived_fold(data, recipe, train, test, p.max_bin, p.nthread)
+        return Fold(Booster(params, [bins[0]]), *bins)
+    if preprocess is None and needs_values:
         dtrain, dtest = (data.slice(r, allow_groups=True) for r in (train, test))
+        if recipe is not None:
+            dtrain = derived(dtrain, recipe)
     elif preprocess is None:
         dtrain, dtest = (
             QuantileDMatrix.of_rows(data, rows, p.max_bin, p.nthread)

@@ -101,6 +101,8 @@ class ErrorCode(StrEnum):
 
     # Categories
     CATEGORICAL_NOT_ENABLED = auto()
+    INVALID_FEATURE_FORMULA = auto()
+    DERIVED_FEATURES_MISMATCH = auto()
     INVALID_CATEGORY_CODE = auto()
     UNSEEN_CATEGORY = auto()
     UNSEEN_CATEGORY_CODE = auto()

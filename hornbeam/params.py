@@ -478,6 +478,23 @@ class Parameters:
         low=1,
         help="maximum number of categories on one side of a split of sorted categories",
     )
+    cat_smooth: float = parameter(
+        0.0,
+        low=0,
+        help="smoothing of the order of categories: added to their hessians in it; "
+        "categories of fewer rows are left out",
+    )
+    cat_l2: float = parameter(
+        0.0,
+        low=0,
+        help="added to reg_lambda in both children of a split of sorted categories",
+    )
+    min_data_per_group: int = parameter(
+        0,
+        low=0,
+        help="minimum number of rows between two cuts of sorted categories that are "
+        "tried, and beyond the last",
+    )
     num_parallel_tree: int = parameter(
         1, low=1, help="number of trees for each round and output"
     )

@@ -10,24 +10,47 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hornbeam.auditions import (
+    Candidate,
+    Objective,
+    Proposal,
+    Trial,
+    audition,
+    best_of,
+)
 from hornbeam.bagging import shared_base_score
-from hornbeam.boosting.booster import Booster, average
-from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
-from hornbeam.cross_validation import FoldModels, fold_rows, new_fold
+from hornbeam.boosting.booster import Booster
+from hornbeam.boosting.custom import MetricFunction
+from hornbeam.cross_validation import fold_rows
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.schema import Schema
 from hornbeam.errors import ErrorCode, ParameterError
-from hornbeam.metrics.registry import maximize_of
+from hornbeam.features.matrix import Recipe, reason_against
+from hornbeam.features.proposals import (
+    AUTOMATIC,
+    FeatureOptions,
+    cross_features,
+    target_means,
+)
 from hornbeam.objectives.base import Objective as BuiltInObjective
-from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters
 
-__all__ = ["CHOSEN", "DEFAULT_ROUNDS", "QUALITIES", "Choice", "choose", "described"]
+__all__ = [
+    "CHOSEN",
+    "DEFAULT_ROUNDS",
+    "QUALITIES",
+    "Choice",
+    "choose",
+    "described",
+    "given_features",
+]
 
 #: The attribute of a booster that tells what was chosen, as JSON.
 CHOSEN = "hornbeam_chosen"
@@ -39,17 +62,18 @@ _FOLDS = 5
 #: one that finds small groups of rows.
 _ROWS_OF_LEAF = 20
 _FEW_ROWS_OF_LEAF = 2
-#: After so many rounds of both sizes the first is kept, unless the other's score is
-#: better by more than this share.
-_RACE_ROUNDS = 25
-_RACE_MARGIN = 0.01
-#: The rounds of averaged models, by those that are best for one alone on as many rows.
-_MORE_ROUNDS = 1.1
-#: A round is better than the best one if its score is so by more than this share: a
-#: thousand rounds that gain nothing that matters are not worth their time.
-_LEAST_GAIN = 1e-4
-
-Objective = ObjectiveFunction | ScalarLoss | None
+#: Parameters that say what trees may do with some features.
+_CONSTRAINTS = ("monotone_constraints", "interaction_constraints", "feature_costs")
+#: Crosses of features are tried of so many rows or more.
+_ROWS_OF_CROSSES = 4000
+#: Of all crosses so many are tried together.
+_MOST_CROSSES = 6
+#: They have to be better by this share: they were the best of many on few rows.
+_CROSSES_MARGIN = 0.02
+#: The mean labels of levels are tried for columns of so many levels or more.
+_LEVELS_OF_MEANS = 50
+#: More of them, as of many classes, are not worth their time.
+_MOST_MEANS = 20
 
 
 class Quality(NamedTuple):
@@ -97,6 +121,8 @@ class Choice(NamedTuple):
     ----------
     params
         Parameters, in addition to the given ones.
+    recipe
+        Derived features; None: the columns of the data only.
     rounds
         The number of rounds.
     patience
@@ -110,6 +136,7 @@ class Choice(NamedTuple):
 
     params: dict[str, Any]
     rounds: int
+    recipe: Recipe | None = None
     patience: int | None = None
     chosen: Mapping[str, Any] = MappingProxyType({})
     booster: Booster | None = None
@@ -120,6 +147,7 @@ def choose(
     params: Mapping[str, Any],
     dtrain: Any,
     *,
+    features: FeatureOptions = AUTOMATIC,
     has_evals: bool,
     may_average: bool = True,
     obj: Objective = None,
@@ -136,6 +164,8 @@ def choose(
         The parameters of the user; those that are absent or None may be chosen.
     dtrain
         Training data; for other classes than `DMatrix` nothing is chosen.
+    features
+        Which features are derived, or tried.
     has_evals
         Whether the user's evaluation data stop the training, so no row is held out.
     may_average
@@ -154,7 +184,9 @@ def choose(
     preset = QUALITIES[quality]
     given = {name: value for name, value in params.items() if value is not None}
     p = Parameters.resolve(given)
-    without = Choice({}, DEFAULT_ROUNDS, patience)
+    objective = Booster(given).objective
+    recipe = given_features(features, given, dtrain)
+    without = Choice({}, DEFAULT_ROUNDS, recipe, patience)
     reason = _reason_against(p, dtrain, has_evals)
     if reason is not None:
         return _told(p, without, quality, {"not_chosen": reason})
@@ -164,43 +196,83 @@ def choose(
     depths: list[dict[str, Any]] = [{}]
     if not given.keys() & {"max_depth", "max_leaves", "grow_policy"}:
         depths = [{"max_depth": depth} for depth in preset.max_depths]
-    objective = Booster(given).objective
     sizes = _leaf_sizes(given, dtrain, objective)
     rate = {"learning_rate": preset.learning_rate}
     if has_evals:
         # The depth in the middle is neither the fastest nor the slowest to learn.
         usual = {**rate, **depths[len(depths) // 2], **sizes[0]}
-        choice = Choice(usual, preset.max_rounds, preset.patience)
+        choice = Choice(usual, preset.max_rounds, recipe, preset.patience)
         return _told(p, choice, quality, {"held_out": "eval_set"})
     folds = _held_out(preset, p, dtrain, objective.task)
     if preset.averages:
         given |= shared_base_score(given, dtrain, obj)
-    trials = (
-        [
-            _Candidate(
-                {**rate, **depth, **size}, dtrain, folds, given, obj, custom_metric
-            )
-            for size in sizes[: 1 + preset.races]
-        ]
-        for depth in depths
-    )
-    leader = _best_of([_race(candidates, preset) for candidates in trials])
+    trial = Trial(dtrain, folds, given, obj, custom_metric)
+    proposals: list[Proposal] = []
+    if preset.races:
+        proposals += [partial(Candidate.variant, params=size) for size in sizes[1:]]
+        proposals += _feature_proposals(features, p, dtrain, objective)
+    leaders = []
+    for depth in depths:
+        first = Candidate(trial, {**rate, **depth, **sizes[0]}, recipe)
+        leaders.append(audition(first, proposals, preset.max_rounds))
+        leaders[-1].train(preset.patience, preset.max_rounds)
+    leader = best_of(leaders)
     if math.isnan(leader.best_score):
         reason = f"{leader.metric} is not defined on the held-out rows"
         return _told(p, without, quality, {"not_chosen": reason})
     train, test = folds[0]
     choice = Choice(
-        leader.params, round((leader.best_round + 1) * dtrain.n_rows / len(train))
+        leader.params,
+        round((leader.best_round + 1) * dtrain.n_rows / len(train)),
+        leader.recipe,
     )
     if preset.averages:
         booster = leader.average(p.nthread)
-        choice = Choice(leader.params, booster.num_boosted_rounds(), booster=booster)
+        choice = choice._replace(rounds=booster.num_boosted_rounds(), booster=booster)
     found = {
+        **_derived(leader.recipe),
         "n_estimators": choice.rounds,
         "held_out": f"{len(folds)} x {len(test)} rows",
         leader.metric: leader.best_score,
     }
     return _told(p, choice, quality, found)
+
+
+def given_features(
+    features: FeatureOptions, params: Mapping[str, Any], dtrain: Any
+) -> Recipe | None:
+    """Return the derived features that the user asks for; None if there are none.
+
+    Raises
+    ------
+    ParameterError
+        If an option is unknown, or formulas cannot be combined with a parameter.
+    """
+    features.check()
+    if features.cat_method != "ordered_target" and not features.formulas:
+        return None
+    if not isinstance(dtrain, DMatrix):
+        raise ParameterError(
+            "on a cluster no features are derived; leave cross_features and "
+            "cat_method out",
+            code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
+        )
+    given = {name: value for name, value in params.items() if value is not None}
+    p = Parameters.resolve(given)
+    for name in _CONSTRAINTS:
+        if getattr(p, name):
+            raise ParameterError(
+                f"{name} and derived features cannot be combined, as formulas contain "
+                "the features that are constrained; leave cross_features and "
+                "cat_method out",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
+            )
+    return features.given(dtrain, _classes(Booster(given).objective), p.seed)
+
+
+def _classes(objective: BuiltInObjective) -> int:
+    """Return the number of classes; 0 unless the labels are classes of many outputs."""
+    return objective.n_outputs if objective.task == "classes" else 0
 
 
 def _told(p: Parameters, choice: Choice, quality: str, found: dict[str, Any]) -> Choice:
@@ -238,6 +310,47 @@ def _reason_against(p: Parameters, dtrain: Any, has_evals: bool) -> str | None:
     return None
 
 
+def _feature_proposals(
+    features: FeatureOptions,
+    p: Parameters,
+    dtrain: DMatrix,
+    objective: BuiltInObjective,
+) -> Iterator[Proposal]:
+    """Yield what derives features, where they can be and are promising."""
+    constrained = any(getattr(p, name) for name in _CONSTRAINTS)
+    if constrained or p.method() != "hist" or reason_against(dtrain) is not None:
+        return
+    schema = dtrain.schema
+    columns = [
+        feature
+        for feature, levels in enumerate(schema.categories.names)
+        if levels is not None and len(levels) >= _LEVELS_OF_MEANS
+    ]
+    is_one = dtrain.info["label"] is not None and dtrain.n_targets == 1
+    formulas = target_means(schema, columns, _classes(objective))
+    if features.cat_method == "auto" and is_one and 0 < len(formulas) <= _MOST_MEANS:
+        recipe = Recipe(formulas, (), p.seed)
+        yield partial(Candidate.variant, recipe=recipe)
+    if features.cross_features == "auto" and dtrain.n_rows >= _ROWS_OF_CROSSES:
+        yield partial(_crossed, schema=schema, seed=p.seed)
+
+
+def _crossed(leader: Candidate, schema: Schema, seed: int) -> Candidate | None:
+    """Return a leader with crosses of the features that its trees gain most by."""
+    formulas = cross_features(schema, leader.gains())
+    if not formulas:
+        return None
+    screened = leader.screened(Recipe(formulas, (), seed), _MOST_CROSSES)
+    if screened is None:
+        return None
+    return leader.variant(recipe=screened, margin=_CROSSES_MARGIN)
+
+
+def _derived(recipe: Recipe | None) -> dict[str, Any]:
+    """Return what was chosen of derived features."""
+    return {} if recipe is None else {"derived_features": list(recipe.formulas)}
+
+
 def _leaf_sizes(
     given: Mapping[str, Any], dtrain: DMatrix, objective: BuiltInObjective
 ) -> list[dict[str, Any]]:
@@ -273,92 +386,3 @@ def _held_out(
     folds = fold_rows(dtrain, _FOLDS, is_stratified, None, p.seed % 2**32, True)
     wanted = math.ceil(preset.fold_rows * _FOLDS / dtrain.n_rows)
     return folds[: min(_FOLDS, max(1, wanted))]
-
-
-class _Candidate:
-    """A model of each fold, all with the same parameters.
-
-    Attributes
-    ----------
-    params
-        The parameters that are chosen.
-    metric
-        The name of the metric.
-    best_score, best_round
-        Its best mean over the folds, and in which round that was.
-    """
-
-    def __init__(
-        self,
-        params: dict[str, Any],
-        dtrain: DMatrix,
-        folds: list[tuple[Any, Any]],
-        given: Mapping[str, Any],
-        obj: Objective,
-        custom_metric: MetricFunction | None,
-    ) -> None:
-        self.params = params
-        self.metric = ""
-        self.best_score = math.nan
-        self.best_round = 0
-        self._dtrain = dtrain
-        all_params = {**given, **params}
-        self._models = FoldModels(
-            [new_fold(dtrain, *rows, all_params) for rows in folds], ("test",)
-        )
-        self._obj = obj
-        self._custom_metric = custom_metric
-        if obj is None and custom_metric is None:
-            self._models.divide_threads(Parameters.resolve(all_params).nthread)
-
-    def update(self, number: int) -> None:
-        """Add a round, and measure it."""
-        self._models.update(self._dtrain, number, self._obj)
-        is_margin = self._obj is not None and not isinstance(self._obj, ScalarLoss)
-        name, (score, _) = self._models.measure(None, self._custom_metric, is_margin)[
-            -1
-        ]
-        self.metric = name.removeprefix("test-")
-        if number == 0 or self.is_better(score, self.best_score, _LEAST_GAIN):
-            self.best_score, self.best_round = score, number
-
-    def leads(self, other: _Candidate) -> bool:
-        """Return whether this one is better than another by the margin of the race."""
-        return self.is_better(self.best_score, other.best_score, _RACE_MARGIN)
-
-    def average(self, nthread: int) -> Booster:
-        """Return the average of the models of all folds, up to about the best round."""
-        boosters = [fold.bst for fold in self._models.cvfolds]
-        rounds = round((self.best_round + 1) * _MORE_ROUNDS)
-        rounds = min(rounds, self._models.num_boosted_rounds())
-        averaged = average([booster[:rounds] for booster in boosters])
-        averaged.set_param("nthread", nthread)
-        return averaged.reset()
-
-    def is_better(self, score: float, other: float, margin: float = 0.0) -> bool:
-        """Return whether a score is better than another by more than a share of it."""
-        gain = score - other if maximize_of(self.metric) else other - score
-        return gain > margin * abs(other)
-
-
-def _race(candidates: list[_Candidate], preset: Quality) -> _Candidate:
-    """Return the candidate that leads after some rounds, trained until it stops."""
-    leader, *others = candidates
-    for number in range(preset.max_rounds):
-        for candidate in (leader, *others):
-            candidate.update(number)
-        if number + 1 == _RACE_ROUNDS:
-            leader = next((other for other in others if other.leads(leader)), leader)
-            others = []
-        if not others and number - leader.best_round >= preset.patience:
-            break
-    return leader
-
-
-def _best_of(candidates: list[_Candidate]) -> _Candidate:
-    """Return the first candidate with the best score."""
-    leader, *others = candidates
-    for other in others:
-        if other.is_better(other.best_score, leader.best_score):
-            leader = other
-    return leader

@@ -17,6 +17,7 @@ from hornbeam.cart.targets import Targets
 from hornbeam.cart.tree_builder import GrowthParams
 from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.features.matrix import derive
 from hornbeam.kernels.ahead import compile_first_fit, compile_in_processes, work_on
 from hornbeam.kernels.jit import COMPILED, NATIVE
 from hornbeam.kernels.sources import prune_cache
@@ -143,6 +144,7 @@ def _jobs() -> Iterator[Job]:
         yield partial(_explain, X)
         for params in (*_FITS, *_CONSTRAINTS, _CONSTRAINED_EXACT):
             yield partial(_fit, params, X)
+    yield _derive
     yield partial(_fit, _MULTI_OUTPUT, wide)
     yield partial(_fit, _CONSTRAINED_MULTI_OUTPUT, wide)
     # Bins of two bytes and of one, lossguide and depthwise.
@@ -262,6 +264,12 @@ def _fit_linear(X: Any) -> None:
     params = {"booster": "gblinear", "feature_selector": "thrifty"}
     matrix = DMatrix(X, _rng().normal(size=len(X)))
     train(params, matrix, 1, verbose_eval=False).predict(matrix)
+
+
+def _derive() -> None:
+    codes = np.arange(20.0)[:, np.newaxis] % 3
+    data = DMatrix(codes, codes[:, 0], feature_types=["c"])
+    derive(data, ["mean(label | f0)"])
 
 
 def _explain(X: Any) -> None:

@@ -210,6 +210,16 @@ simple("many_bins", {"max_bin": 480})
 simple("few_bins", {"max_bin": 9})
 simple("one_hot_categories", {"max_cat_to_onehot": 20}, categorical_matrix)
 simple("categories_in_sets", {"max_cat_to_onehot": 3}, categorical_matrix)
+simple(
+    "smoothed_categories",
+    {
+        "max_cat_to_onehot": 3,
+        "cat_smooth": 9.0,
+        "cat_l2": 5.0,
+        "min_data_per_group": 70,
+    },
+    categorical_matrix,
+)
 simple("sparse", {}, sparse)
 simple("weights_and_base_margin", {}, weighted)
 simple("uniform_rows", {"subsample": 0.6})

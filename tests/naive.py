@@ -116,25 +116,45 @@ def gain_at(g, h, weight, rules):
     return -(2 * g * weight + (h + rules[0]) * weight**2 + 2 * rules[1] * abs(weight))
 
 
-def category_candidates(cells, rules):
+def category_candidates(cells, node_hessian, rules):
     """Return (categories that go right, missing left) in XGBoost's order.
 
-    `cells` has the exact sums of each category.
+    `cells` has the exact sums of each category. With the last four of `SplitRules` as
+    in LightGBM: smoothed weights, categories that are left out, and groups.
     """
     every = range(len(cells))
     if len(cells) < rules[4]:
         return [((c,), left) for c in every for left in (1, 0)]
+    smooth, _, least_category, least_group = shrinkage(rules)
 
     def weight(c):
         g, h = cells[c]
-        own = leaf_weight(g, h, *rules[:3]) if h >= rules[3] else 0
-        return np.float32(float(own))
+        ridge = rules[0] + smooth
+        own = leaf_weight(g, h, ridge, *rules[1:3])
+        return np.float32(float(own if h >= rules[3] or smooth > 0 else 0))
 
-    order = sorted(every, key=weight)
-    count = min(len(cells), int(rules[5]))
-    candidates = [(tuple(sorted(order[:n])), 1) for n in range(1, count)]
-    candidates += [(tuple(sorted(order[:-n])), 0) for n in range(1, count)]
+    order = sorted((c for c in every if cells[c][1] >= least_category), key=weight)
+    most = min(len(order), min(len(cells), int(rules[5])) - 1)
+    candidates = []
+    for outermost, missing_left in ((order, 1), (order[::-1], 0)):
+        before = 0
+        for n in range(1, most + 1):
+            outer = sorted(outermost[:n])
+            h = sum(cells[c][1] for c in outer)
+            beyond = node_hessian - h
+            if least_group > 0 and (
+                min(h, beyond) < rules[3] or min(h - before, beyond) < least_group
+            ):
+                continue
+            before = h
+            rights = outer if missing_left else [c for c in every if c not in outer]
+            candidates.append((tuple(rights), missing_left))
     return candidates
+
+
+def shrinkage(rules):
+    """Return cat_smooth, cat_l2, min_category_weight and min_group_weight of rules."""
+    return rules[8:] or [0, 0, -1, 0]
 
 
 def best_split(
@@ -149,7 +169,7 @@ def best_split(
     are the last of the left sums.
     """
     steps = [Fraction(float(step)) for step in steps]
-    rules = [Fraction(float(rule)) for rule in rules]
+    rules = [Fraction(rule) if math.isfinite(rule) else rule for rule in rules]
     first = columns[0]
     if held is not None:
         sums = [*sums, counts]
@@ -160,16 +180,20 @@ def best_split(
         return [value * step for value, step in zip(pair, steps, strict=False)]
 
     def score(f, left, right):
+        of_sides = list(rules)
+        if f in categorical and bins[f] >= rules[4]:
+            of_sides[0] += shrinkage(rules)[1]
         if held is None:
-            return gain(*scaled(left), rules) + gain(*scaled(right), rules)
+            return gain(*scaled(left), of_sides) + gain(*scaled(right), of_sides)
         weights = [
-            held_weight(*scaled(side), side[2], rules, held) for side in (left, right)
+            held_weight(*scaled(side), side[2], of_sides, held)
+            for side in (left, right)
         ]
         rise = (weights[1] - weights[0]) * held["directions"][f]
         if rise < 0 or min(left[2], right[2]) < held["least_rows"]:
             return None
         both = sum(
-            gain_at(*scaled(side), weight, rules)
+            gain_at(*scaled(side), weight, of_sides)
             for side, weight in zip((left, right), weights, strict=True)
         )
         own = gain_at(*scaled(total), held["weight"], rules)
@@ -184,7 +208,8 @@ def best_split(
         if any(missing):
             candidates += [(b, 1) for b in range(bins[f] - 2, -2, -1)]
         if f in categorical:
-            candidates = category_candidates([scaled(cell) for cell in cells], rules)
+            known = [scaled(cell)[:2] for cell in cells]
+            candidates = category_candidates(known, total[1] * steps[1], rules)
         for chosen, missing_left in candidates:
             left = [missing[p] if missing_left else 0 for p in parts]
             for b, cell in enumerate(cells):

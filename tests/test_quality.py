@@ -259,3 +259,125 @@ def test_the_choice_is_saved_with_the_model_and_told(diabetes, tmp_path, capsys)
     assert loaded.chosen_ == model.chosen_
     kept = hornbeam.Booster(model_file=tmp_path / "model.json")
     assert json.loads(kept.attr("hornbeam_chosen")) == model.chosen_
+
+
+# --- Derived features -----------------------------------------------------------------
+
+
+def crossed(rows, seed=0):
+    """Return rows whose label is a ratio and a level's mean, and their labels."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.uniform(1, 9, size=(rows, 4)), columns=list("abcd"))
+    X["k"] = pd.Categorical(rng.integers(60, size=rows), categories=range(60))
+    effects = np.random.default_rng(7).normal(size=60)
+    y = 3 * X["a"] / X["b"] + effects[X["k"].cat.codes] + rng.normal(size=rows) * 0.3
+    return X, y.to_numpy()
+
+
+@pytest.fixture(scope="module")
+def ratios():
+    return crossed(4000)
+
+
+def test_crosses_are_derived_where_they_gain_on_held_out_rows(ratios):
+    test, expected = crossed(1000, seed=1)
+    errors = {}
+    for crosses in ("auto", None):
+        model = HornbeamRegressor(cross_features=crosses, n_jobs=2).fit(*ratios)
+        errors[crosses] = root_mean_squared_error(expected, model.predict(test))
+        found = model.chosen_.get("derived_features", [])
+        assert bool({"a / b", "b / a"} & {*found}) == (crosses == "auto")
+    assert errors["auto"] < 0.9 * errors[None]
+    assert model.n_features_in_ == 5
+
+
+def test_crosses_are_not_tried_of_few_rows(ratios):
+    X, y = ratios
+    chosen = HornbeamRegressor(cat_method="set").fit(X[:600], y[:600]).chosen_
+    assert "derived_features" not in chosen
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_derived_features_do_not_depend_on_the_threads(ratios, threads):
+    one, many = (HornbeamRegressor(n_jobs=n).fit(*ratios) for n in (1, threads))
+    assert one.chosen_ == many.chosen_
+    assert "derived_features" in one.chosen_
+    assert one.get_booster().digest() == many.get_booster().digest()
+
+
+@pytest.mark.parametrize("quality", ["fast", "best", None])
+def test_asked_formulas_are_in_every_model(ratios, quality, tmp_path):
+    X, y = ratios[0][:500], ratios[1][:500]
+    formulas = ["a / b", "c - mean(c | k)"]
+    asked = {"cat_method": "ordered_target", "cross_features": formulas}
+    model = HornbeamRegressor(
+        **asked,
+        quality=quality,
+        max_depth=3,
+        early_stopping_rounds=5 if quality else None,
+    ).fit(X, y)
+    names = model.get_booster().feature_names
+    assert {"mean(label | k)", *formulas} <= set(names)
+    assert "k" not in model.get_booster().get_score()
+    assert model.feature_importances_.shape == (len(names),)
+    model.save_model(tmp_path / "model.json")
+    again = HornbeamRegressor()
+    again.load_model(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.feature_names_in_.tolist() == list("abcdk")
+
+
+def test_the_shares_of_all_classes_but_the_first():
+    X, y = crossed(400)
+    labels = np.digitize(y, [2.0, 4.0])
+    model = HornbeamClassifier(cat_method="ordered_target", n_estimators=3)
+    names = model.fit(X, labels).get_booster().feature_names
+    assert names[5:] == ["mean(label = 1 | k)", "mean(label = 2 | k)"]
+
+
+def test_formulas_with_evaluation_data(ratios):
+    X, y = ratios
+    model = HornbeamRegressor(cross_features=["a / b"])
+    model.fit(X[:800], y[:800], eval_set=[(X[800:], y[800:])], verbose=False)
+    error = root_mean_squared_error(y[800:], model.predict(X[800:]))
+    assert model.best_score == pytest.approx(error, rel=1e-5)
+
+
+def test_a_constant_label_and_one_row_a_level():
+    X = pd.DataFrame({"k": pd.Categorical(np.arange(200)), "x": np.arange(200.0)})
+    constant = HornbeamRegressor(cat_method="ordered_target").fit(X, np.full(200, 2.0))
+    np.testing.assert_allclose(constant.predict(X), 2.0)
+    y = np.random.default_rng(0).normal(size=200)
+    each = HornbeamRegressor(cat_method="ordered_target").fit(X, y)
+    assert np.isfinite(each.predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cat_method": "target"},
+        {"cross_features": "all"},
+        {"cross_features": 3},
+        {"cross_features": ["a - q"]},
+        {"cross_features": ["a - k"]},
+        {"cross_features": ["mean(label | a)"]},
+        {"cross_features": ["a / b"], "monotone_constraints": {"a": 1}},
+        {"cat_method": "ordered_target", "interaction_constraints": [["a", "b"]]},
+    ],
+)
+@pytest.mark.parametrize("rounds", [None, 2])
+def test_invalid_options_of_derived_features(ratios, options, rounds):
+    X, y = ratios
+    with pytest.raises(ParameterError):
+        HornbeamRegressor(**options, n_estimators=rounds).fit(X[:100], y[:100])
+
+
+def test_nothing_is_derived_for_constrained_trees(ratios):
+    constraints = {"a": 1, "b": -1}
+    chosen = HornbeamRegressor(monotone_constraints=constraints).fit(*ratios).chosen_
+    assert "derived_features" not in chosen
+
+
+def test_xgboosts_defaults_derive_nothing(ratios):
+    model = HornbeamRegressor(quality=None, n_estimators=2).fit(*ratios)
+    assert model.get_booster().model.derived is None

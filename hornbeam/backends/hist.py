@@ -180,7 +180,7 @@ class HistogramBackend(Backend):
         layout = self._rows.bin_tree(output)
         if layout is not None:
             self._set_layout(layout)
-        self._params, self._rules = params, params.rules
+        self._params = params
         if features is not self._chosen and not np.array_equal(features, self._chosen):
             self._chosen = features
             # Each column has each row in one bin; the narrowest is summed fastest.
@@ -237,6 +237,7 @@ class HistogramBackend(Backend):
             sketch_factor,
         )
         self._scales, self._leaf_scales = scales.histogram, scales.leaf[:, None]
+        self._rules = params.rules_for(scales.mean_hessian)
         # Where all hessians are the same, they count the rows.
         self._row_unit = max(1, scales.row_unit)
         counts_rows = params.counts_rows and scales.row_unit == 0

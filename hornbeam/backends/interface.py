@@ -7,6 +7,7 @@ rows.
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -106,6 +107,9 @@ class SplitParams:
     max_cat_threshold: int = 64
     min_samples_leaf: int = 0
     path_smooth: float = 0.0
+    cat_smooth: float = 0.0
+    cat_l2: float = 0.0
+    min_data_per_group: int = 0
     rows_cost: bool = False
     default_direction: str = "learn"
     opt_dense_col: float = 1.0
@@ -123,10 +127,25 @@ class SplitParams:
             float(self.max_cat_threshold),
             float(self.min_samples_leaf),
             float(self.path_smooth),
+            float(self.cat_smooth),
+            float(self.cat_l2),
         )
         counts = self.min_samples_leaf > 1 or self.path_smooth > 0.0 or self.rows_cost
         object.__setattr__(self, "rules", rules)
         object.__setattr__(self, "counts_rows", counts)
+
+    def rules_for(self, mean_hessian: float) -> SplitRules:
+        """Return the rules of a tree whose rows have hessians of this mean.
+
+        A sum of hessians, divided by the mean and rounded, is the number of rows by
+        which categories are left out of the sort and gathered in groups.
+        """
+        least = [math.ceil(self.cat_smooth), self.min_data_per_group]
+        of_category, of_group = [(rows - 0.5) * mean_hessian for rows in least]
+        return self.rules._replace(
+            min_category_weight=of_category if self.cat_smooth > 0.0 else -math.inf,
+            min_group_weight=max(of_group, 0.0),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,11 +75,14 @@ class TreeScales(NamedTuple):
     row_unit
         The quantised hessian of every row in the last column if it is the same for all
         rows and the sums are packed, so that hessians count rows; otherwise 0.
+    mean_hessian
+        The mean hessian of the sampled rows, summed over the columns of histograms.
     """
 
     histogram: Floats
     leaf: Floats
     row_unit: int
+    mean_hessian: float
 
 
 def choose_scales(largest: Floats, n_rows: int) -> QuantisationScales:
@@ -193,7 +196,21 @@ def quantise_tree(
     if is_packed[-1]:
         most = largest[-1, 1].item() / packed[-1, 1].item()
         row_unit = _row_unit(most, magnitudes[-1, 1].item(), n_rows)
-    return TreeScales(histogram, wide, row_unit)
+    # By the expected size of a sample. Where all hessians are the same, its actual size
+    # does not matter: the mean is not beyond the hessians.
+    n_drawn: float = n_counted
+    if sample is not None and not sample.by_gradient:
+        n_drawn = max(1.0, sample.rate * n_rows)
+    mean = 0.0
+    for total, unit, lowest, most in zip(
+        magnitudes[:, 1].tolist(),
+        packed[:, 1].tolist(),
+        least.tolist(),
+        largest[:, 1].tolist(),
+        strict=True,
+    ):
+        mean += min(max(total * unit / n_drawn, lowest), most)
+    return TreeScales(histogram, wide, row_unit, mean)
 
 
 def _row_unit(largest: float, total: int, n_rows: int) -> int:

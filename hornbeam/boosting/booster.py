@@ -610,6 +610,21 @@ class Booster:
 
     # The model
 
+    def aligned(self, data: DMatrix, unseen: str | None = None) -> DMatrix:
+        """Return a matrix of the same rows with all features of the model.
+
+        It has the columns and category codes of training, and then the derived
+        features.
+
+        Parameters
+        ----------
+        data
+            The columns of training, in any order if they have names.
+        unseen
+            How to treat new categories, instead of the parameter.
+        """
+        return self._learner.align(data, unseen=unseen)
+
     def num_boosted_rounds(self) -> int:
         """Return the number of rounds."""
         return self.model.n_rounds

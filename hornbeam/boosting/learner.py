@@ -8,6 +8,7 @@ everything as it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from hornbeam.boosting.parameter_checks import check_parameters
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
+from hornbeam.features.matrix import with_derived
 from hornbeam.forest.model import LinearModel, Model
 from hornbeam.metrics.base import Metric
 from hornbeam.metrics.registry import create as create_metric
@@ -242,20 +244,21 @@ class Learner:
         self.model.feature_names = list(data.feature_names or [])
         self.model.feature_types = list(data.feature_types or [])
         self.model.categories = data.schema.categories
+        self.model.derived = getattr(data, "derived", None)
         if self.model.linear is not None:
             self.model.linear = LinearModel.zero(data.n_features, self.model.n_outputs)
 
     def schema(self, validate_features: bool = True) -> Schema:
-        """Return the features of the model; without names they go by position."""
-        model = self.model
-        return Schema(
-            model.num_feature,
-            model.feature_names if validate_features and model.feature_names else None,
-            model.feature_types or None,
-            model.categories,
-        )
+        """Return the columns that the model takes; without names by position."""
+        schema = self.model.raw_schema
+        return schema if validate_features else replace(schema, names=None)
 
-    def align(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
+    def align(
+        self,
+        data: DMatrix,
+        validate_features: bool = True,
+        unseen: str | None = None,
+    ) -> DMatrix:
         """Return `data` with the features and the category codes of the model."""
         if not isinstance(data, DMatrix):
             raise DataError(
@@ -263,9 +266,27 @@ class Learner:
                 "DMatrix(data), or use inplace_predict",
                 code=ErrorCode.NOT_A_DMATRIX,
             )
-        if self.model.num_feature == 0:
+        model = self.model
+        if model.num_feature == 0:
             return data
-        return data.like(self.schema(validate_features), self.params.unseen)
+        if data.derived is not None:
+            if data.derived != model.derived or not _fits(data.schema, model.schema):
+                raise DataError(
+                    "this matrix has derived features, and they are not those of the "
+                    "model, which computes its own; pass a matrix of the columns that "
+                    "they were derived from",
+                    code=ErrorCode.DERIVED_FEATURES_MISMATCH,
+                )
+            return data
+        unseen = unseen or self.params.unseen
+        return self._with_derived(data.like(self.schema(validate_features), unseen))
+
+    def _with_derived(self, aligned: DMatrix) -> DMatrix:
+        """Return a matrix of the model's columns with its derived features."""
+        model = self.model
+        if model.derived is None:
+            return aligned
+        return with_derived(aligned, model.derived, not model.exact_features)
 
     def require_model(self) -> None:
         """Raise a `NotTrainedError` if the booster has neither trained nor loaded."""
@@ -275,6 +296,15 @@ class Learner:
                 "load_model",
                 code=ErrorCode.EMPTY_BOOSTER,
             )
+
+
+def _fits(given: Schema, expected: Schema) -> bool:
+    """Return whether columns are the expected ones, as far as they have names."""
+    return (
+        given.n_features == expected.n_features
+        and given.names in (None, expected.names)
+        and (given.categories.empty() or given.categories == expected.categories)
+    )
 
 
 def booster_of(model: Model) -> str:

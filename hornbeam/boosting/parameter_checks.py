@@ -29,10 +29,13 @@ _NOT_SYMMETRIC = {
     "monotone_constraints": "use grow_policy='depthwise', or leave them out",
     "feature_costs": "use grow_policy='depthwise', or leave them out",
     "pruning": "splits of less than gamma are never made; leave it out",
-    "max_cat_to_onehot": "each split by category is one category against the rest; "
-    "leave it out",
-    "max_cat_threshold": "each split by category is one category against the rest; "
-    "leave it out",
+    **dict.fromkeys(
+        (
+            *("max_cat_to_onehot", "max_cat_threshold"),
+            *("cat_smooth", "cat_l2", "min_data_per_group"),
+        ),
+        "each split by category is one category against the rest; leave it out",
+    ),
     "multi_strategy": "each tree has one output; leave it out",
 }
 

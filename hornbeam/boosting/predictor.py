@@ -33,6 +33,7 @@ from hornbeam.data.floats import is_plain
 from hornbeam.data.labels import as_base_margin
 from hornbeam.data.table import Table
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.features.derived import DerivedTable
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import Tree
 from hornbeam.forest.tree_paths import TreePaths
@@ -201,6 +202,8 @@ class Predictor:
             table = self.table(data, missing, validate_features)
             schema = learner.schema(validate_features)
             rows = align(table, schema, learner.params.unseen)
+            if model.derived is not None:
+                rows = DerivedTable(rows, model.derived, not model.exact_features)
         begin, end = model.tree_range(iteration_range)
         if base_margin is not None:
             base_margin = as_base_margin(base_margin, rows.n_rows)
@@ -320,6 +323,7 @@ class Predictor:
             type(data) is np.ndarray
             and data.ndim == 2
             and data.shape[1] == model.num_feature
+            and model.derived is None
             and is_plain(data)
             and type(missing) is float
             and missing != missing

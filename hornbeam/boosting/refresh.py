@@ -26,6 +26,7 @@ from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree, roots_and_depths
+from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.leaves import rate_splits, weigh_nodes
 from hornbeam.kernels.team import lease
 from hornbeam.params import Parameters
@@ -34,6 +35,8 @@ __all__ = ["Refresh", "Revision"]
 
 #: No bounds on weights, and no row counts to smooth them by.
 _FREE = np.empty((0, 2)), np.empty(0)
+#: All children are weighted alike: a model does not tell which splits `cat_l2` is for.
+_ALIKE = np.empty(0, SPLIT_DTYPE)
 
 Floats = NDArray[np.float64]
 
@@ -226,7 +229,7 @@ class Revision:
         ordered, rules = sums[:, order], self.growth.rules
         weights, gains = np.empty((2, *ordered.shape[:2]))
         for own, weighed, rated in zip(ordered, weights, gains, strict=True):
-            weigh_nodes(left, rules, 1.0, own, *_FREE, weighed)
+            weigh_nodes(left, _ALIKE, rules, 1.0, own, *_FREE, weighed)
             rate_splits(left, rules, own, rated)
         weight = weights[:, place].T.reshape(tree.weight.shape)
         value = tree.value

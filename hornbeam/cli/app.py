@@ -572,8 +572,7 @@ def _load(path: Path, unseen: str | None = None) -> Booster:
 
 def _feature_columns(booster: Booster) -> list[str] | None:
     """Return the feature names of the model; None for all columns in order."""
-    names = booster.feature_names
-    return None if names is None else list(names)
+    return booster.model.raw_schema.names
 
 
 # --- Output ---------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from hornbeam.cli.rows import (
 from hornbeam.cli.target import Target, find_target
 from hornbeam.data.quantile_dmatrix import ExtMemQuantileDMatrix, QuantileDMatrix
 from hornbeam.explain.report.lints import lints_of_columns
+from hornbeam.features.matrix import derived
 from hornbeam.params import ATTRIBUTE, Parameters
 from hornbeam.quality import CHOSEN, DEFAULT_ROUNDS, Choice, choose, described
 from hornbeam.training import train
@@ -77,7 +78,7 @@ def run(job: Job) -> None:
     if booster is None:
         booster = train(
             {**parameters.changed(), **choice.params},
-            dtrain,
+            dtrain if choice.recipe is None else derived(dtrain, choice.recipe),
             choice.rounds,
             evals=evals,
             early_stopping_rounds=choice.patience,
@@ -162,7 +163,7 @@ def _choose(
     is_given = job.rounds is not None or "learning_rate" in parameters.changed()
     if job.quality is None or is_given or job.cache:
         rounds = DEFAULT_ROUNDS if job.rounds is None else job.rounds
-        return Choice({}, rounds, job.early_stopping)
+        return Choice({}, rounds, patience=job.early_stopping)
     return choose(
         job.quality,
         parameters.changed(),

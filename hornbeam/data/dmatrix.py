@@ -218,6 +218,9 @@ class DMatrix(MetaInfoAccessors):
         # By max_bin: the weights that the cuts depend on, and the bins.
         self._binned: dict[int, tuple[Floats | None, Binned]] = {}
         self._sorted: ColumnBlocks | None = None
+        #: The formulas of the last columns, as a model keeps them; None: all columns
+        #: are those of the container (see `hornbeam.features`).
+        self.derived: Any = None
         #: The cuts of the tree method ``approx``, if the matrix was trained with it.
         self.tree_cuts: PerTreeCuts | None = None
 
@@ -454,6 +457,7 @@ class DMatrix(MetaInfoAccessors):
         part.table.rename(self.feature_names)
         part.table.retype(self.feature_types)
         part.info, part._order = self.info.take(rows), self._order
+        part.derived = self.derived
         return part
 
     def row_numbers(self, rindex: Any) -> npt.NDArray[np.intp]:

@@ -17,7 +17,7 @@ from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix, categorical, column_order
 from hornbeam.data.opening import Folders, named_cache
-from hornbeam.data.schema import check_types
+from hornbeam.data.schema import Schema, check_types
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.params import Parameters
@@ -128,11 +128,21 @@ enable_categorical, data_split_mode, sketch
 
         Nothing is binned again.
         """
-        part = QuantileDMatrix.__new__(QuantileDMatrix)
-        part._fill(data.table, data.nthread, data.sketch)
-        part._order, part._ref, part.max_bin = data._order, None, max_bin
-        part._set_bins(data.binned(max_bin, nthread).take(rows))
+        bins = data.binned(max_bin, nthread).take(rows)
+        part = QuantileDMatrix.of_bins(data, data.schema, bins, max_bin)
         part.n_rows, part.info = len(rows), data.info.take(rows)
+        part._order, part.derived = data._order, data.derived
+        return part
+
+    @staticmethod
+    def of_bins(
+        data: DMatrix, schema: Schema, bins: Binned, max_bin: int
+    ) -> QuantileDMatrix:
+        """Return a matrix of bins that were made from the rows of another matrix."""
+        part = QuantileDMatrix.__new__(QuantileDMatrix)
+        part._fill(BinnedTable(bins, schema), data.nthread, data.sketch)
+        part._ref, part.max_bin = None, max_bin
+        part._set_bins(bins)
         return part
 
     @property

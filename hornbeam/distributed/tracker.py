@@ -18,6 +18,8 @@ __all__ = ["PROTOCOL", "Tracker"]
 
 #: Increased when messages change: processes of other versions are refused.
 PROTOCOL = 2
+#: Seconds in which a process that has connected must send its first message.
+_HELLO_TIMEOUT = 10.0
 
 
 @dataclass(eq=False, slots=True)
@@ -190,7 +192,10 @@ class Tracker:
         try:
             host = connection.remote_host
             connection.accept(self.token)
-            worker = self._join(connection, connection.receive_text())
+            connection.wait_at_most(_HELLO_TIMEOUT)
+            hello = connection.receive_text()
+            connection.wait_at_most(None)
+            worker = self._join(connection, hello)
             if worker is not None:
                 self._listen_to(worker)
         except HandshakeError:

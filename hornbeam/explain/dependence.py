@@ -228,6 +228,7 @@ def _predicted(
             feature_types=data.feature_types,
             base_margin=None if base is None else np.concatenate([base] * len(part)),
         )
+        changed.derived = data.derived
         values = subject.of_data(changed).values(margins=margins)[:, output]
         found[:, start : start + together] = values.reshape(len(part), -1).T
     return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.schema import Schema, listed
+from hornbeam.data.schema import listed
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.explain.columns import Column, columns_of, feature_number
 from hornbeam.explain.node_text import Float64s
@@ -80,14 +80,7 @@ class Subject:
                 "there are no rows in the data; give one at least",
                 code=ErrorCode.EMPTY_DATA,
             )
-        by_name = trained.feature_names and (data.feature_names or not fitted)
-        expected = Schema(
-            trained.num_feature or data.num_col(),
-            trained.feature_names if by_name else None,
-            trained.feature_types or None,
-            trained.categories,
-        )
-        self.data = data.like(expected, booster.params.unseen)
+        self.data = booster.aligned(data)
         self.rounds = booster.rounds_to_best() if fitted else (0, 0)
         self.classes = None if names is None else names_of(trained, names)
         self._labels = None if labels is None else self._as_labels(labels, own)

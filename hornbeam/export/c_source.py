@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hornbeam import __version__
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.export.derived_features import c_lines
 from hornbeam.export.exported_model import ExportedModel
 from hornbeam.export.links import FORMULAS, MAX_LOG, MIN_STEP
 from hornbeam.export.packed_trees import (
@@ -53,6 +54,10 @@ def c_source(model: ExportedModel, name: str) -> str:
         "",
         *_names(model, name),
     ]
+    if model.derived is not None:
+        lines += c_lines(
+            model.derived, model.feature_names, not model.exact_features, _comment
+        )
     if model.nodes is None:
         lines += _linear(model, name, score)
     else:
@@ -233,10 +238,9 @@ def _trees(
     elif model.n_outputs > 1:
         yield from _table(_type_of(packed.outputs), "outputs", _numbers(packed.outputs))
     yield from _table(score, "base", _numbers(start))
-    yield f"void {name}_margins(const double features[{upper}_FEATURES],"
-    yield f"    {score} margins[{upper}_OUTPUTS])"
-    yield "{"
+    yield from _margins_head(model, name, score)
     yield "    int tree, k;"
+    yield from _derivation(model)
     yield f"    for (k = 0; k < {upper}_OUTPUTS; k++)"
     yield "        margins[k] = base[k];"
     yield f"    for (tree = 0; tree < {packed.roots.size}; tree++) {{"
@@ -251,6 +255,27 @@ def _trees(
         place = "outputs[tree]" if model.n_outputs > 1 else "0"
         yield f"        margins[{place}] += (float)nodes[leaf].split;"
     yield from ("    }", "}", "")
+
+
+def _margins_head(model: ExportedModel, name: str, score: str) -> Iterator[str]:
+    given = "features" if model.derived is None else "given"
+    yield f"void {name}_margins(const double {given}[{name.upper()}_FEATURES],"
+    yield f"    {score} margins[{name.upper()}_OUTPUTS])"
+    yield "{"
+
+
+def _derivation(model: ExportedModel) -> Iterator[str]:
+    """Yield the lines that compute derived features."""
+    if model.derived is not None:
+        yield f"    double features[{model.n_values}];"
+        yield "    derive(given, features);"
+
+
+def _comment(text: str) -> str:
+    """Return a text in plain characters, which cannot begin or end a comment."""
+    plain = _PLAIN | {*"*/|"}
+    told = "".join(letter if letter in plain else "?" for letter in text)
+    return told.replace("*/", "* /").replace("/*", "/ *")
 
 
 def _tree_traversal(model: ExportedModel, with_sets: bool) -> Iterator[str]:
@@ -297,15 +322,14 @@ def _linear(model: ExportedModel, name: str, score: str) -> Iterator[str]:
     yield "/* One for each feature and output; the last are added to the base. */"
     yield from _table("float", "weights", _numbers(model.weights))
     yield from _table("double", "base", _numbers(model.base))
-    yield f"void {name}_margins(const double features[{upper}_FEATURES],"
-    yield f"    {score} margins[{upper}_OUTPUTS])"
+    yield from _margins_head(model, name, score)
+    yield "    int feature, k;"
+    yield from _derivation(model)
     yield from (
-        "{",
-        "    int feature, k;",
         f"    for (k = 0; k < {upper}_OUTPUTS; k++) {{",
         "        double sum = base[k];",
-        f"        sum += weights[{upper}_FEATURES * {upper}_OUTPUTS + k];",
-        f"        for (feature = 0; feature < {upper}_FEATURES; feature++) {{",
+        f"        sum += weights[{model.n_values} * {upper}_OUTPUTS + k];",
+        f"        for (feature = 0; feature < {model.n_values}; feature++) {{",
         f"            const double value = {value};",
         "            if (!isnan(value))",
         f"                sum += value * weights[feature * {upper}_OUTPUTS + k];",

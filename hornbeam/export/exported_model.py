@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from hornbeam.data.floats import nearest
 from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.export.links import link_of
+from hornbeam.features.derived import DerivedFeatures
+from hornbeam.features.formulas import names_of
 from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import (
@@ -137,12 +139,15 @@ class ExportedModel:
     Attributes
     ----------
     feature_names
-        The feature names; f0, f1, ... if the model has none.
+        The names of the columns of the data; f0, f1, ... if they have none.
     feature_types
         ``"c"`` for categories, and XGBoost's types for other features.
     categories
         The category names of each feature, in the order of their codes; None for
         features without names of categories.
+    derived
+        The formulas of further features, which trees read after these; None: there are
+        none.
     unseen_missing
         Whether an unseen category is a missing value. If not, it is an error.
     nodes
@@ -167,6 +172,7 @@ class ExportedModel:
     feature_names: list[str]
     feature_types: list[str]
     categories: list[list[Any] | None]
+    derived: DerivedFeatures | None
     unseen_missing: bool
     nodes: Nodes | None
     weights: NDArray[np.float32] | None
@@ -206,11 +212,13 @@ class ExportedModel:
         if not output_margin:
             is_classifier = booster is not exported and classes is not None
             link = link_of(booster.objective, model.attributes, is_classifier)
-        features = range(model.num_feature)
-        levels = [model.categories.of(feature) for feature in features]
+        raw = model.raw_schema
+        features = range(raw.n_features)
+        levels = [raw.categories.of(feature) for feature in features]
         return cls(
-            feature_names=model.feature_names or [f"f{i}" for i in features],
-            feature_types=model.feature_types or ["float" for _ in features],
+            feature_names=names_of(raw),
+            feature_types=raw.types or ["float" for _ in features],
+            derived=model.derived,
             categories=[None if own is None else own.tolist() for own in levels],
             unseen_missing=model.unseen_missing,
             nodes=None if model.linear is not None else Nodes.of(model),
@@ -226,6 +234,12 @@ class ExportedModel:
     @property
     def n_features(self) -> int:
         return len(self.feature_names)
+
+    @property
+    def n_values(self) -> int:
+        """The number of features that trees read, with the derived ones."""
+        more = 0 if self.derived is None else len(self.derived.formulas)
+        return self.n_features + more
 
     @property
     def n_outputs(self) -> int:

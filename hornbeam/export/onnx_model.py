@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hornbeam import __version__
 from hornbeam.errors import ErrorCode, ParameterError, require
+from hornbeam.export.derived_features import onnx_features
 from hornbeam.export.exported_model import ExportedModel, Nodes
 from hornbeam.export.links import MAX_LOG, MIN_STEP
 
@@ -40,6 +41,9 @@ def onnx_model(model: ExportedModel, input_type: str) -> Any:
     features = "X"
     if not model.exact_features:
         features = graph.as_type(features, np.dtype(input_type), np.dtype(np.float32))
+    if model.derived is not None:
+        kind = np.dtype(input_type if model.exact_features else np.float32)
+        features = onnx_features(graph, model.derived, features, kind)
     if model.nodes is None:
         margins = _linear_margins(graph, model, features, score_type)
     else:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam import __version__
+from hornbeam.export.derived_features import python_block
 from hornbeam.export.exported_model import ExportedModel
 from hornbeam.export.links import FORMULAS, MAX_LOG, MIN_STEP
 from hornbeam.export.packed_trees import (
@@ -41,10 +42,14 @@ def python_source(model: ExportedModel) -> str:
         _WITH_CODES.format(unseen=_UNSEEN[model.unseen_missing]) if known else _PLAIN,
         _ROW.format(kind="d" if model.exact_features else "f"),
     ]
+    values = "_values(row)"
+    if model.derived is not None:
+        blocks.append(python_block(model.derived, model.feature_names))
+        values = "_features(_values(row))"
     if model.nodes is None:
-        blocks += _linear(model, score)
+        blocks += _linear(model, score, values)
     else:
-        blocks += _trees(model, PackedTrees.of(model), score)
+        blocks += _trees(model, PackedTrees.of(model), score, values)
     blocks += _prediction(model, score)
     about, *others = (block.strip("\n") for block in blocks)
     return "\n\n".join([about, "\n\n\n".join(others)]) + "\n"
@@ -184,7 +189,7 @@ elif _NEXT[place] & {by_category}:
 _SUM = '''
 def _margins(row):
     """Return the margins of a row, summed in the order of the trees."""
-    values = _values(row)
+    values = {values}
     sums = array("{score}", _BASE)
     for tree, root in enumerate(_ROOTS):
         {add}
@@ -198,7 +203,7 @@ first = {outputs} * _FEATURE[_leaf(root, values)]
 _LINEAR = '''
 def _margins(row):
     """Return the margins of a row."""
-    values = _values(row)
+    values = {values}
     sums = array("d", _BASE)
     for k in range({outputs}):
         for feature, value in enumerate(values):
@@ -208,7 +213,9 @@ def _margins(row):
 '''
 
 
-def _trees(model: ExportedModel, packed: PackedTrees, score: str) -> Iterator[str]:
+def _trees(
+    model: ExportedModel, packed: PackedTrees, score: str, values: str
+) -> Iterator[str]:
     kind = "f" if packed.split.dtype == np.float32 else "d"
     tables = [
         "# A split sends to the left what is below it, and the right child follows",
@@ -236,11 +243,13 @@ def _trees(model: ExportedModel, packed: PackedTrees, score: str) -> Iterator[st
         missing_right=MISSING_RIGHT, by_category=by_category, flags=FLAGS
     )
     yield _SUM.format(
-        score=score, add=add.format(output=output, outputs=model.n_outputs)
+        score=score,
+        values=values,
+        add=add.format(output=output, outputs=model.n_outputs),
     )
 
 
-def _linear(model: ExportedModel, score: str) -> Iterator[str]:
+def _linear(model: ExportedModel, score: str, values: str) -> Iterator[str]:
     assert model.weights is not None
     bias = model.weights[-1].astype(np.float64)
     yield "\n".join(
@@ -250,7 +259,7 @@ def _linear(model: ExportedModel, score: str) -> Iterator[str]:
             f"_BASE = {_tuple((model.base + bias).tolist())}",
         ]
     )
-    yield _LINEAR.format(score=score, outputs=model.n_outputs)
+    yield _LINEAR.format(score=score, outputs=model.n_outputs, values=values)
 
 
 # --- Predictions ----------------------------------------------------------------------

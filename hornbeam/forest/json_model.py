@@ -16,6 +16,7 @@ import numpy as np
 
 from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.cat_container import read_categories, write_categories
+from hornbeam.forest.derived_json import read_derived, write_derived
 from hornbeam.forest.json_fields import (
     as_array,
     as_count,
@@ -80,6 +81,11 @@ def write_document(model: Model) -> dict[str, Any]:
             **(
                 {"last_change": repr(model.linear.last_change)}
                 if model.linear is not None and math.isfinite(model.linear.last_change)
+                else {}
+            ),
+            **(
+                {"derived": write_derived(model.derived)}
+                if model.derived is not None
                 else {}
             ),
             **({"unseen_missing": True} if model.unseen_missing else {}),
@@ -168,6 +174,8 @@ def read_document(document: Any) -> Model:
                 code=ErrorCode.MODEL_FILE_WRONG_TYPE,
             )
         model.linear = replace(model.linear, last_change=change)
+    if "derived" in top.get("hornbeam", {}):
+        model.derived = read_derived(top["hornbeam"]["derived"], model)
     check_model(model)
     return model
 
@@ -180,7 +188,7 @@ def _read_extension(model: Model, value: Any) -> None:
         value,
         "hornbeam",
         [checksum, "format", *flags],
-        ["last_change", "unseen_missing"],
+        ["derived", "last_change", "unseen_missing"],
     )
     written = block["format"]
     if type(written) is not int or written < _FORMAT:

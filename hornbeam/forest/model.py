@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.categories import NO_CATEGORIES, Categories
+from hornbeam.data.schema import Schema
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.features.derived import DerivedFeatures
+from hornbeam.features.formulas import Formula
 from hornbeam.forest.tree import Tree
 
 __all__ = [
@@ -75,6 +78,8 @@ class Model:
         One per feature, or an empty list.
     categories
         The names of the categories of each feature, if they have names.
+    derived
+        The formulas of the last features; None: all features are columns of the data.
     attributes
         Attributes set by callers, such as ``best_iteration``.
     exact_features
@@ -106,6 +111,7 @@ class Model:
     feature_names: list[str] = field(default_factory=list)
     feature_types: list[str] = field(default_factory=list)
     categories: Categories = NO_CATEGORIES
+    derived: DerivedFeatures | None = None
     attributes: dict[str, str] = field(default_factory=dict)
     exact_features: bool = True
     double_scores: bool = False
@@ -149,6 +155,27 @@ class Model:
     def leaf_size(self) -> int:
         """Values of a leaf of the last tree: 1, or one per output; 0 without trees."""
         return self.trees[-1].leaf_size if self.trees else 0
+
+    @property
+    def schema(self) -> Schema:
+        """The number, names, types and categories of the features."""
+        return Schema(
+            self.num_feature,
+            self.feature_names or None,
+            self.feature_types or None,
+            self.categories,
+        )
+
+    @property
+    def formulas(self) -> tuple[Formula, ...]:
+        """The formulas of the derived features."""
+        return () if self.derived is None else self.derived.formulas
+
+    @property
+    def raw_schema(self) -> Schema:
+        """The schema of the columns of the data, without derived features."""
+        whole = self.schema
+        return whole if self.derived is None else self.derived.raw_schema(whole)
 
     def tree_range(self, rounds: tuple[int, int]) -> tuple[int, int]:
         """Return the trees (begin, end) of rounds (begin, end); (0, 0) means all.
@@ -300,6 +327,7 @@ _EQUAL_FIELDS = {
     "feature_names": "train them on the same columns",
     "feature_types": "train them on the same columns",
     "categories": "train them on columns with the same categories",
+    "derived": "train them on matrices with the same derived features",
     "num_parallel_tree": "train them with the same number",
     "exact_features": "train them on columns of the same precision",
     "unseen_missing": "train them with the same unseen",
@@ -332,6 +360,7 @@ def average_models(models: Sequence[Model]) -> Model:
     """Return a model whose margins are the mean of those of all models.
 
     A round has the trees of that round of all models, as a round of a boosted forest.
+    Derived features may differ; the average has those of all models.
 
     Raises
     ------
@@ -339,6 +368,7 @@ def average_models(models: Sequence[Model]) -> Model:
         If the models differ in objective, features, outputs, base score or number of
         rounds, or are linear.
     """
+    models = _with_all_formulas(models)
     first = models[0]
     averaged = first.without_rounds()
     averaged.num_parallel_tree = first.num_parallel_tree * len(models)
@@ -394,6 +424,39 @@ def models_of_average(averaged: Model, parts: int) -> list[Model]:
             )
         models.append(model)
     return models
+
+
+def _with_all_formulas(models: Sequence[Model]) -> list[Model]:
+    """Return the same models with the derived features of all of them."""
+    raw, named = models[0].raw_schema, models[0].derived and models[0].derived.named
+    formulas = dict.fromkeys(formula for model in models for formula in model.formulas)
+    if all(len(model.formulas) == len(formulas) for model in models):
+        return list(models)
+    features = DerivedFeatures(tuple(formulas), bool(named))
+    schema = features.schema(raw)
+    places = {formula: raw.n_features + place for place, formula in enumerate(formulas)}
+    changed = []
+    for model in models:
+        if model.raw_schema != raw:
+            return list(models)  # the error tells what differs
+        place = [*range(raw.n_features), *(places[own] for own in model.formulas)]
+        moved = np.array(place, np.int32)
+        part = model.copy()
+        part.trees = [_with_features(tree, moved) for tree in model.trees]
+        part.num_feature, part.derived = schema.n_features, features
+        part.feature_names = schema.names or []
+        part.feature_types = schema.types or []
+        part.categories = schema.categories
+        changed.append(part)
+    return changed
+
+
+def _with_features(tree: Tree, places: NDArray[np.int32]) -> Tree:
+    """Return a tree whose splits are on the features at other places."""
+    feature = tree.feature.copy()
+    is_split = tree.left >= 0
+    feature[is_split] = places[feature[is_split]]
+    return replace(tree, feature=feature)
 
 
 def _scaled(tree: Tree, factor: float) -> Tree:

@@ -182,7 +182,7 @@ def _weigh(
     for column in range(n_columns):
         own_bounds = _NO_BOUNDS if bounds is None else bounds[column]
         own = sums[column], own_bounds, rows, weights[column]
-        weigh_nodes(left, params.rules, learning_rate, *own)
+        weigh_nodes(left, splits, params.rules, learning_rate, *own)
         if symmetric:
             of_column = sums[column], weights[column]
             inherit_weights(left, params.rules, learning_rate, *of_column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = [
     "BLOCK_ROWS",
     "BYTE_BINS",
     "CART_DTYPE",
+    "CATEGORY_SETS",
     "COARSE_GRADIENT_BITS",
     "COARSE_HESSIAN_BITS",
     "COLUMN_DTYPE",
@@ -23,6 +25,7 @@ __all__ = [
     "JOIN_BINS",
     "MIN_GAIN",
     "NODE_DTYPE",
+    "ONE_CATEGORY",
     "PACK",
     "PATHS_DTYPE",
     "PRECISION",
@@ -57,6 +60,15 @@ class SplitRules(NamedTuple):
         The least number of rows of a child.
     path_smooth
         How strongly a child's weight is pulled towards its parent's; 0: not at all.
+    cat_smooth
+        Added to the L2 penalty in the weights that categories are sorted by.
+    cat_l2
+        Added to the L2 penalty of the children of splits of sorted categories.
+    min_category_weight
+        The least sum of hessians of a category that is sorted.
+    min_group_weight
+        The least sum of hessians of the categories between two cuts that are tried,
+        and of what is beyond the last of them; 0: all cuts are tried.
     """
 
     reg_lambda: float
@@ -67,6 +79,10 @@ class SplitRules(NamedTuple):
     max_cat_threshold: float = 64.0
     min_samples_leaf: float = 0.0
     path_smooth: float = 0.0
+    cat_smooth: float = 0.0
+    cat_l2: float = 0.0
+    min_category_weight: float = -math.inf
+    min_group_weight: float = 0.0
 
 
 #: Magnitude bits of a coarse gradient and of a coarse hessian. The sums over BLOCK_ROWS
@@ -99,6 +115,10 @@ TASK_ROWS = 1 << 14
 #: The metrics of a ranked list: NDCG, average precision and precision. The first two
 #: give the change of the metric when a pair is swapped; for the third it is constant.
 GAIN, AVERAGE_PRECISION, PRECISION = range(3)
+
+#: The splits by category, as `is_categorical` of a split has them: one category against
+#: the others, and two sets of sorted ones.
+ONE_CATEGORY, CATEGORY_SETS = 1, 2
 
 #: Classes of gradient magnitudes: non-negative float32 numbers that agree in the
 #: exponent and in the first 8 bits of the mantissa.
@@ -143,7 +163,7 @@ SPLIT_DTYPE = np.dtype(
         # that goes right; -1: only missing values do.
         ("next_bin", np.int32),
         ("missing_left", np.int32),
-        ("is_categorical", np.int32),
+        ("is_categorical", np.int32),  # 0, ONE_CATEGORY or CATEGORY_SETS
         # Only under `NodeConstraints`: the weights of the children, and the rows.
         ("left_weight", np.float64),
         ("right_weight", np.float64),

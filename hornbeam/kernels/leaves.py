@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.layout import CATEGORY_SETS, SplitRules
 
 __all__ = [
     "NodeColumns",
@@ -16,6 +17,7 @@ __all__ = [
     "bound_nodes",
     "gain_of",
     "rate_splits",
+    "rules_of_sides",
     "weigh_nodes",
     "weight_of",
     "write_nodes",
@@ -53,9 +55,29 @@ def gain_of(gradient, hessian, rules):
     )
 
 
+@inline
+def rules_of_sides(is_categorical, rules):
+    """Return the rules of both children of a split: `cat_l2` is for CATEGORY_SETS."""
+    return SplitRules(
+        rules.reg_lambda + (rules.cat_l2 if is_categorical == CATEGORY_SETS else 0.0),
+        rules.reg_alpha,
+        rules.max_delta_step,
+        rules.min_child_weight,
+        rules.max_cat_to_onehot,
+        rules.max_cat_threshold,
+        rules.min_samples_leaf,
+        rules.path_smooth,
+        rules.cat_smooth,
+        rules.cat_l2,
+        rules.min_category_weight,
+        rules.min_group_weight,
+    )
+
+
 @kernel
 def weigh_nodes(
     left,  # (nodes,) int32: left child, or -1; children come after their parents
+    splits,  # (nodes,) SPLIT_DTYPE; (0,): all children are weighted by the same rules
     rules,  # SplitRules
     learning_rate,
     sums,  # (nodes, 2) float64: gradients and hessians of leaves, in; of all, out
@@ -74,16 +96,23 @@ def weigh_nodes(
             sums[node, 0] = sums[child, 0] + sums[child + 1, 0]
             sums[node, 1] = sums[child, 1] + sums[child + 1, 1]
     for node in range(left.size):
-        above = weights[node]
-        weight = weight_of(sums[node, 0], sums[node, 1], rules)
-        if rows.size > 0 and node > 0:
-            weight = maths.smoothed_weight(weight, rows[node], above, rules.path_smooth)
+        weights[node] = weight_of(sums[node, 0], sums[node, 1], rules)
+    for node in range(left.size):
+        weight = weights[node]
         if bounds.size > 0:
             weight = min(max(weight, bounds[node, 0]), bounds[node, 1])
         child = left[node]
-        if child >= 0:
-            weights[child] = weights[child + 1] = weight  # read in the child's turn
         weights[node] = weight if child >= 0 else weight * learning_rate
+        if child >= 0 and (splits.size > 0 or rows.size > 0):
+            kind = splits[node]["is_categorical"] if splits.size > 0 else 0
+            own = rules_of_sides(kind, rules)
+            for side in range(child, child + 2):
+                of_side = weight_of(sums[side, 0], sums[side, 1], own)
+                if rows.size > 0:
+                    of_side = maths.smoothed_weight(
+                        of_side, rows[side], weight, rules.path_smooth
+                    )
+                weights[side] = of_side
 
 
 @inline

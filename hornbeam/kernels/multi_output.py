@@ -23,11 +23,11 @@ from hornbeam.kernels.categories import (
 )
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel, overload
-from hornbeam.kernels.layout import JOIN_BINS, TASK_ROWS
-from hornbeam.kernels.leaves import gain_of, weight_of
+from hornbeam.kernels.layout import CATEGORY_SETS, JOIN_BINS, ONE_CATEGORY, TASK_ROWS
+from hornbeam.kernels.leaves import gain_of, rules_of_sides
 from hornbeam.kernels.node_constraints import child_weight, cost_of, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
-from hornbeam.kernels.split import TINY, NodeSums, keep_candidate
+from hornbeam.kernels.split import TINY, NodeSums, keep_candidate, keep_groups
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
@@ -314,6 +314,7 @@ def _weigh_categories(histograms, slot, bins, scales, rules, weights, hessians):
     distance from them times its hessian.
     """
     start, count = bins.begin, bins.end - bins.begin
+    ridge = rules.reg_lambda + rules.cat_smooth
     for c in range(count):
         hessians[c] = 0.0
     for s in range(scales.shape[0]):
@@ -322,7 +323,9 @@ def _weigh_categories(histograms, slot, bins, scales, rules, weights, hessians):
         for c in range(count):
             h = histograms[s, slot, 1, start + c] * scales[s, 1]
             g = histograms[s, slot, 0, start + c] * scales[s, 0]
-            weights[s, c] = weight_of(g, h, rules)
+            weights[s, c] = maths.leaf_weight(
+                g, h, ridge, rules.reg_alpha, rules.max_delta_step
+            )
             hessians[c] += h
             total += h * weights[s, c]
             total_h += h
@@ -342,11 +345,12 @@ def _weigh_categories(histograms, slot, bins, scales, rules, weights, hessians):
 
 
 @kernel
-def _rank_categories(count, furthest, weights, hessians, keys):
-    """Write sort keys of the categories: the projections of their weights.
+def _rank_categories(count, furthest, weights, hessians, least, keys):
+    """Write sort keys of categories: the projections of their weights; return how many.
 
     They are projected on their first principal component (Coppersmith, Hong and
-    Hosking 1999), found by the power method.
+    Hosking 1999), found by the power method. Those of a hessian below `least` are left
+    out.
     """
     columns = weights.shape[0]
     component, following = weights[:, count], weights[:, count + 1]
@@ -368,11 +372,15 @@ def _rank_categories(count, furthest, weights, hessians, keys):
             break
         for s in range(columns):
             component[s] = following[s] / largest
+    ranked = 0
     for c in range(count):
-        projection = 0.0
-        for s in range(columns):
-            projection += weights[s, c] * component[s]
-        keys[c] = order_key(projection if hessians[c] > 0.0 else 0.0, c)
+        if hessians[c] >= least:
+            projection = 0.0
+            for s in range(columns):
+                projection += weights[s, c] * component[s]
+            keys[ranked] = order_key(projection if hessians[c] > 0.0 else 0.0, c)
+            ranked += 1
+    return ranked
 
 
 @kernel
@@ -403,18 +411,26 @@ def _search_categories(
     rows = buffer[6]
     least = max(rules.min_child_weight, TINY) * columns
     one_hot = n_categories < rules.max_cat_to_onehot
+    kind = ONE_CATEGORY if one_hot else CATEGORY_SETS
+    of_sides = rules_of_sides(kind, rules)
     groups = min(n_categories, np.int64(rules.max_cat_threshold)) - 1
-    heap = buffer[5].view(np.int64)[:groups]
     count = 2 * n_categories
     if not one_hot:
         if groups < 1:
             return
-        count = groups
         # The scores are not written yet: their memory has the categories' hessians.
         furthest = _weigh_categories(
             histograms, node.slot, bins, scales, rules, weights, scores
         )
-        _rank_categories(n_categories, furthest, weights, scores, keys)
+        least_sorted = rules.min_category_weight
+        ranked = _rank_categories(
+            n_categories, furthest, weights, scores, least_sorted, keys
+        )
+        keys = keys[:ranked]
+        count = groups = min(groups, ranked)
+        if groups < 1:
+            return
+    heap = buffer[5].view(np.int64)[:groups]
     for backward in range(1 if one_hot else 2):
         flip = np.int64(-backward)
         if not one_hot:
@@ -441,7 +457,7 @@ def _search_categories(
                 s,
                 feature,
                 scales,
-                rules,
+                of_sides,
                 limits,
                 scores,
                 left,
@@ -450,6 +466,11 @@ def _search_categories(
             node_rows = node.rows / limits.one_row
             _require_rows(scores, rows, count, node_rows, rules.min_samples_leaf)
         highest = _highest(scores, left, count, node.hessian, least)
+        if not one_hot and rules.min_group_weight > 0.0:
+            least_of_group = rules.min_group_weight
+            highest = keep_groups(
+                left, count, node.hessian, 1.0, least_of_group, scores
+            )
         if highest > split["gain"]:
             k = 0
             while scores[k] != highest:
@@ -459,7 +480,7 @@ def _search_categories(
                 share = SHARE - share
             missing_left = 1 - (k & 1) if one_hot else 1 - backward
             keep_candidate(
-                split, highest, feature, 0, missing_left, 1, np.int64(0), share
+                split, highest, feature, 0, missing_left, kind, np.int64(0), share
             )
             if limits is not None:
                 other = node.rows / limits.one_row - rows[k]
@@ -631,6 +652,7 @@ def weigh_children(
             continue
         feature = features[split["feature"]]
         direction = np.float64(limits.directions[split["feature"]])
+        of_sides = rules_of_sides(split["is_categorical"], rules)
         start = feature["cell"]
         for s in range(scales.shape[0]):
             own = histograms[s, slots[node]]
@@ -665,7 +687,7 @@ def weigh_children(
                 total.gradients, total.hessians, limits.weights[node, s], bounds, rules
             )
             on_left, on_right = _weigh_pair(
-                left, total, weight, direction, bounds, rules
+                left, total, weight, direction, bounds, of_sides
             )
             limits.sides[node, s, 0] = on_left
             limits.sides[node, s, 1] = on_right

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hornbeam.kernels import maths
 from hornbeam.kernels.interactions import is_used
 from hornbeam.kernels.jit import inline
-from hornbeam.kernels.leaves import weight_of
+from hornbeam.kernels.leaves import rules_of_sides, weight_of
 
 __all__ = [
     "NO_SIDES",
@@ -105,15 +105,16 @@ def cost_of(feature, node, rows, limits):
 
 @inline
 def score_limited(
-    sums, count, extra, total, node, feature, scales, rules, limits, scores
+    sums, count, extra, total, node, feature, scales, rules, of_sides, limits, scores
 ):
     """Score the cuts that leave ``sums[k] + extra`` on the left; return the highest.
 
-    The score is the gain of the split, minus its penalty. A cut scores 0 if a side has
+    The score is the gain of the split, minus its penalty; both children are weighted by
+    the rules `of_sides`. A cut scores 0 if a side has
     too small a hessian or too few rows, or if the weights violate the feature's
     monotone constraint.
     """
-    reg_lambda, reg_alpha = rules.reg_lambda, rules.reg_alpha
+    reg_lambda, reg_alpha = of_sides.reg_lambda, rules.reg_alpha
     least = max(rules.min_child_weight, np.finfo(np.float64).tiny)
     least_rows = rules.min_samples_leaf
     node_g = total.gradients * scales[0]
@@ -121,17 +122,17 @@ def score_limited(
     node_n = total.rows / limits.one_row
     bounds = limits.bounds[node]
     above = own_weight(node_g, node_h, limits.weights[node], bounds, rules)
-    base = maths.gain_at(node_g, node_h, above, reg_lambda, reg_alpha)
+    base = maths.gain_at(node_g, node_h, above, rules.reg_lambda, reg_alpha)
     base += cost_of(feature, node, node_n, limits)
     direction = np.float64(limits.directions[feature])
     for k in range(count):
         g = (sums.gradients[k] + extra.gradients) * scales[0]
         h = (sums.hessians[k] + extra.hessians) * scales[1]
         n = (sums.rows[k] + extra.rows) / limits.one_row
-        left = child_weight(g, h, n, above, bounds, rules)
+        left = child_weight(g, h, n, above, bounds, of_sides)
         score = maths.gain_at(g, h, left, reg_lambda, reg_alpha) - base
         g, h, n = node_g - g, node_h - h, node_n - n
-        right = child_weight(g, h, n, above, bounds, rules)
+        right = child_weight(g, h, n, above, bounds, of_sides)
         score += maths.gain_at(g, h, right, reg_lambda, reg_alpha)
         valid = (
             (h >= least)
@@ -158,11 +159,12 @@ def weigh_sides(split, total_n, node, scales, rules, limits):
     above = own_weight(node_g, node_h, limits.weights[node], bounds, rules)
     g = split["left_gradient"] * scales[0]
     h = split["left_hessian"] * scales[1]
+    of_sides = rules_of_sides(split["is_categorical"], rules)
     n = split["left_rows"] // one_row
     total_n //= one_row
     split["left_rows"] = n
     split["total_rows"] = total_n
-    split["left_weight"] = child_weight(g, h, np.float64(n), above, bounds, rules)
+    split["left_weight"] = child_weight(g, h, np.float64(n), above, bounds, of_sides)
     split["right_weight"] = child_weight(
-        node_g - g, node_h - h, np.float64(total_n - n), above, bounds, rules
+        node_g - g, node_h - h, np.float64(total_n - n), above, bounds, of_sides
     )

@@ -240,25 +240,6 @@ def _descend(data, root, depth, packed, places):
             places[i] = _next_place_missing(value, node, thresholds[place])
 
 
-@kernel
-def _descend_symmetric(data, root, depth, packed, places):
-    """Write the leaf positions of any rows in a symmetric tree.
-
-    A level asks all rows the same, and the answers are the digits of the leaf.
-    """
-    for i in range(data.shape[0]):
-        places[i] = 1
-    first = np.uint64(root)
-    for _ in range(depth):
-        node, threshold = packed.nodes[first], packed.thresholds[first]
-        column = data[:, node & FEATURE]
-        for i in range(column.size):
-            places[i] = 2 * places[i] + goes_right(column[i], node, threshold)
-        first = node >> _LEFT
-    for i in range(data.shape[0]):
-        places[i] += root - 1
-
-
 @inline
 def _group_rows(places, root, size, ends, order):
     """List rows by the part of the tree that they are in, of equal numbers of nodes."""
@@ -388,8 +369,6 @@ def reach_leaves(data, has_missing, roots, t, packed, scratch, thread_id):
     root, depth = roots[t, 0], roots[t, 1]
     if roots[t, 3] > 0:
         _descend_mixed(data, root, depth, packed, places)
-    elif roots[t, 4]:
-        _descend_symmetric(data, root, depth, packed, places)
     elif depth > MOST_LEVELS:
         end = roots[t + 1, 0] if t + 1 < roots.shape[0] else packed.nodes.size
         order, ends = scratch.order[thread_id], scratch.ends[thread_id]

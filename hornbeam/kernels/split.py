@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.kernels import maths
 from hornbeam.kernels.categories import (
     list_rights,
     order_key,
@@ -17,8 +18,8 @@ from hornbeam.kernels.categories import (
 )
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel, overload
-from hornbeam.kernels.layout import JOIN_BINS
-from hornbeam.kernels.leaves import gain_of, weight_of
+from hornbeam.kernels.layout import CATEGORY_SETS, JOIN_BINS, ONE_CATEGORY
+from hornbeam.kernels.leaves import gain_of, rules_of_sides
 from hornbeam.kernels.node_constraints import score_limited, weigh_sides
 from hornbeam.kernels.sync import barrier, next_task
 
@@ -29,6 +30,7 @@ __all__ = [
     "NodeSums",
     "find_splits",
     "keep_candidate",
+    "keep_groups",
     "search_cuts",
     "search_feature",
     "search_node",
@@ -127,14 +129,29 @@ def _score_cuts(sums, count, extra, total, scales, rules, scores):
 
 
 @kernel
-def _score(sums, count, extra, total, node, feature, scales, rules, limits, scores):
-    """Score the cuts of a node, under constraints if there are any."""
+def _score(
+    sums, count, extra, total, node, feature, scales, rules, of_sides, limits, scores
+):
+    """Score the cuts of a node, under constraints if there are any.
+
+    The children have the rules `of_sides`.
+    """
     # Numba drops the branch that the type of `limits` excludes, here and below; it
     # does so for arguments only, so that `limits` is in no group of arguments.
     if limits is None:
-        return _score_cuts(sums, count, extra, total, scales, rules, scores)
+        return _score_cuts(sums, count, extra, total, scales, of_sides, scores)
     return score_limited(
-        sums, count, extra, total, node, feature, scales, rules, limits, scores
+        sums,
+        count,
+        extra,
+        total,
+        node,
+        feature,
+        scales,
+        rules,
+        of_sides,
+        limits,
+        scores,
     )
 
 
@@ -195,6 +212,7 @@ def search_one_way(
         node,
         feature,
         scales,
+        rules,
         rules,
         limits,
         scores,
@@ -269,16 +287,47 @@ def _search_order(own, total, node, feature, scales, rules, limits, buffer, spli
 
 @inline
 def _rank_categories(own, scales, rules, keys):
-    """Write a key for each category that orders them by weight, then by number.
+    """Write keys that order the categories by weight, then by number; return how many.
 
     A category of too small a hessian has weight 0, as in XGBoost, whose weights are
-    float32 too.
+    float32 too. With `cat_smooth` weights are smoothed instead, as in LightGBM, and
+    categories of too few rows are left out.
     """
-    least = max(rules.min_child_weight, TINY)
+    least = TINY if rules.cat_smooth > 0.0 else max(rules.min_child_weight, TINY)
+    ridge = rules.reg_lambda + rules.cat_smooth
+    count = 0
     for c in range(own.gradients.size):
         h = own.hessians[c] * scales[1]
-        weight = weight_of(own.gradients[c] * scales[0], h, rules)
-        keys[c] = order_key(weight if h >= least else 0.0, c)
+        if h >= rules.min_category_weight:
+            weight = maths.leaf_weight(
+                own.gradients[c] * scales[0],
+                h,
+                ridge,
+                rules.reg_alpha,
+                rules.max_delta_step,
+            )
+            keys[count] = order_key(weight if h >= least else 0.0, c)
+            count += 1
+    return count
+
+
+@inline
+def keep_groups(hessians, count, node_h, scale, least, scores):
+    """Set the scores of cuts that end no group to 0; return the highest score.
+
+    A group is the categories since the last cut that is kept. Its hessian is `least`
+    or more, and so is that beyond the cut.
+    """
+    highest = 0.0
+    before = 0.0
+    for k in range(count):
+        h = hessians[k] * scale
+        if (scores[k] > 0.0) & (h - before >= least) & (node_h - h >= least):
+            highest = max(highest, scores[k])
+            before = h
+        else:
+            scores[k] = 0.0
+    return highest
 
 
 @kernel
@@ -293,12 +342,15 @@ def _search_categories(
     n_categories = own.gradients.size
     keys = buffer[3].view(np.int64)[:n_categories]
     one_hot = n_categories < rules.max_cat_to_onehot
+    kind = ONE_CATEGORY if one_hot else CATEGORY_SETS
     groups = min(n_categories, np.int64(rules.max_cat_threshold)) - 1
-    heap = buffer[4].view(np.int64)[:groups]
     if not one_hot:
+        # Those that are left out are on the side of the missing values.
+        keys = keys[: _rank_categories(own, scales, rules, keys)]
+        groups = min(groups, keys.size)
         if groups < 1:
             return
-        _rank_categories(own, scales, rules, keys)
+    heap = buffer[4].view(np.int64)[:groups]
     for backward in range(1 if one_hot else 2):
         # All bits of a key, except those of the category's number, are the weight's.
         flip = np.int64(-backward)
@@ -325,9 +377,19 @@ def _search_categories(
             feature,
             scales,
             rules,
+            rules_of_sides(kind, rules),
             limits,
             scores,
         )
+        if not one_hot and rules.min_group_weight > 0.0:
+            highest = keep_groups(
+                sums_h[1:],
+                count,
+                total.hessians * scales[1],
+                scales[1],
+                rules.min_group_weight,
+                scores,
+            )
         if highest > split["gain"]:
             k = 0
             while scores[k] != highest:
@@ -336,7 +398,9 @@ def _search_categories(
             if not backward:
                 side_g, side_h = total.gradients - side_g, total.hessians - side_h
             missing_left = 1 - (k & 1) if one_hot else 1 - backward
-            keep_candidate(split, highest, feature, 0, missing_left, 1, side_g, side_h)
+            keep_candidate(
+                split, highest, feature, 0, missing_left, kind, side_g, side_h
+            )
             if limits is not None:
                 side_n = sums_n[k + 1]
                 split["left_rows"] = side_n if backward else total.rows - side_n
@@ -479,7 +543,8 @@ def find_splits(
     Of a feature of few categories each goes right alone, then with the missing values.
     More categories are sorted by the weight of each as a leaf (Fisher 1958): first the
     lowest go right, one more each time, and all others left with the missing values;
-    then the highest go left, and all others right with the missing values.
+    then the highest go left, and all others right with the missing values. The rules
+    may leave categories out of the order, which are then among all others, and cuts.
     """
     buffer = scratch[thread_id]
     sums, slots, built, parents, features, every_row = histograms

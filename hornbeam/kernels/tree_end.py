@@ -57,7 +57,16 @@ def _weigh(team, rules, tables, leaves):
                 sums[node, part] = total * leaves.scales[part]
     weights = leaves.weights[0]
     no_bounds, no_rows = sums[:0], weights[:0]
-    weigh_nodes(left, rules, leaves.learning_rate, sums, no_bounds, no_rows, weights)
+    weigh_nodes(
+        left,
+        tables.splits,
+        rules,
+        leaves.learning_rate,
+        sums,
+        no_bounds,
+        no_rows,
+        weights,
+    )
     state[BEYOND] = write_nodes(
         left, tables.splits, leaves.weights, leaves.node_sums, leaves.columns
     )

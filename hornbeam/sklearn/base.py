@@ -19,6 +19,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode, ModelFileError
 from hornbeam.export import save
+from hornbeam.features.formulas import names_of
 
 __all__ = [
     "IterationRange",
@@ -183,11 +184,14 @@ class ModelEstimator(BaseEstimator):
 
     @property
     def feature_importances_(self) -> npt.NDArray[np.float64]:
-        """The importance of each feature, of the kind `importance_type`; sum 1."""
+        """The importance of each feature, of the kind `importance_type`; sum 1.
+
+        Derived features come after those of the data.
+        """
         booster = self.get_booster()
         default = "gain" if booster.model.linear is None else "weight"
         scores = booster.get_score(importance_type=self.importance_type or default)
-        names = booster.feature_names or [f"f{i}" for i in range(self.n_features_in_)]
+        names = names_of(booster.model.schema)
         importances = np.array([scores.get(name, 0.0) for name in names], np.float64)
         total = importances.sum()
         return importances / total if total > 0 else importances
@@ -223,9 +227,10 @@ class ModelEstimator(BaseEstimator):
         booster.set_attr(**{_METADATA: None})
         self._restore(booster, metadata)
         self._booster = booster
-        self.n_features_in_ = booster.num_features()
-        if booster.feature_names is not None:
-            self.feature_names_in_ = np.array(booster.feature_names, dtype=object)
+        columns = booster.model.raw_schema
+        self.n_features_in_ = columns.n_features
+        if columns.names is not None:
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
 
     def _metadata(self) -> dict[str, Any]:
         """Return the estimator's metadata for a model file."""

@@ -15,9 +15,18 @@ from hornbeam.bagging import Bags, train_bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.features.matrix import derived
+from hornbeam.features.proposals import FeatureOptions
 from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
-from hornbeam.quality import CHOSEN, DEFAULT_ROUNDS, QUALITIES, Choice, choose
+from hornbeam.quality import (
+    CHOSEN,
+    DEFAULT_ROUNDS,
+    QUALITIES,
+    Choice,
+    choose,
+    given_features,
+)
 from hornbeam.sklearn.base import IterationRange, seed_of
 from hornbeam.sklearn.custom_functions import (
     MetricFunction,
@@ -35,7 +44,8 @@ __all__ = ["BoostingEstimator"]
 _ESTIMATOR_ONLY = frozenset(
     "n_estimators missing importance_type early_stopping_rounds callbacks objective "
     "eval_metric random_state enable_categorical feature_types feature_weights "
-    "quality n_bags conformal conformal_groups calibration".split()
+    "cat_method cross_features quality".split()
+    + "n_bags conformal conformal_groups calibration".split()
 )
 
 
@@ -115,6 +125,9 @@ class BoostingEstimator(HeldOutEstimator):
         feature_weights: Any = None,
         max_cat_to_onehot: int | None = None,
         max_cat_threshold: int | None = None,
+        cat_smooth: float | None = None,
+        cat_l2: float | None = None,
+        min_data_per_group: int | None = None,
         unseen: str | None = None,
         multi_strategy: str | None = None,
         sketch_outputs: int | None = None,
@@ -122,6 +135,8 @@ class BoostingEstimator(HeldOutEstimator):
         eval_metric: str | Sequence[str] | MetricFunction | None = None,
         early_stopping_rounds: int | None = None,
         callbacks: Sequence[TrainingCallback] | None = None,
+        cat_method: str = "auto",
+        cross_features: str | Sequence[str] | bool | None = "auto",
         quality: str | None = "auto",
         n_bags: int | None = None,
         conformal: str | None = None,
@@ -195,6 +210,9 @@ class BoostingEstimator(HeldOutEstimator):
         self.feature_weights = feature_weights
         self.max_cat_to_onehot = max_cat_to_onehot
         self.max_cat_threshold = max_cat_threshold
+        self.cat_smooth = cat_smooth
+        self.cat_l2 = cat_l2
+        self.min_data_per_group = min_data_per_group
         self.unseen = unseen
         self.multi_strategy = multi_strategy
         self.sketch_outputs = sketch_outputs
@@ -202,6 +220,8 @@ class BoostingEstimator(HeldOutEstimator):
         self.eval_metric = eval_metric
         self.early_stopping_rounds = early_stopping_rounds
         self.callbacks = callbacks
+        self.cat_method = cat_method
+        self.cross_features = cross_features
         self.quality = quality
         self.n_bags = n_bags
         self.conformal = conformal
@@ -290,15 +310,16 @@ class BoostingEstimator(HeldOutEstimator):
         choice = self._choose(
             params, dtrain, bool(evals), xgb_model is not None, plan.n_bags > 0
         )
+        rows = dtrain if choice.recipe is None else derived(dtrain, choice.recipe)
         booster, history, bags = choice.booster, EvalsLog(), None
         if plan.n_bags:
-            bags = self._train_bags({**params, **choice.params}, dtrain, choice, plan)
+            bags = self._train_bags({**params, **choice.params}, rows, choice, plan)
             booster, history = bags.booster, bags.history
             choice = _of_bags(choice, bags)
         elif booster is None:
             booster, history = self._train(
                 {**params, **choice.params},
-                dtrain,
+                rows,
                 choice.rounds,
                 evals=evals,
                 obj=self._custom_objective(),
@@ -348,16 +369,19 @@ class BoostingEstimator(HeldOutEstimator):
         has_bags: bool,
     ) -> Choice:
         """Return what `quality` chooses, or the number of rounds if it does not."""
+        features = FeatureOptions(self.cat_method, self.cross_features)
         is_given = self.n_estimators is not None or self.learning_rate is not None
         is_custom_loss = is_custom(self.objective) and self.eval_metric is None
         if self.quality is None or is_given or continues or is_custom_loss:
             rounds = self.n_estimators
             rounds = DEFAULT_ROUNDS if rounds is None else rounds
-            return Choice({}, rounds, self.early_stopping_rounds)
+            recipe = given_features(features, params, dtrain)
+            return Choice({}, rounds, recipe, self.early_stopping_rounds)
         return choose(
             self.quality,
             params,
             dtrain,
+            features=features,
             has_evals=has_evals,
             may_average=not (self.callbacks or has_bags),
             obj=self._custom_objective(),

@@ -36,6 +36,16 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
         out. ``"fast"`` takes fewer and larger steps, ``"best"`` more and smaller ones.
         None: XGBoost's 100 rounds at 0.3. Given parameters are never changed; `chosen_`
         has the others.
+    cat_method
+        How categories are used: ``"set"``: a split divides them into two sets;
+        ``"ordered_target"``: splits are on the mean label of each category instead;
+        ``"auto"`` (the default): sets, and where `quality` chooses, mean labels are
+        tried beside them for columns of 50 categories or more.
+    cross_features
+        Formulas of further features, such as ``["a / b", "a - mean(a | c)"]`` (see
+        `hornbeam.derive`); ``"auto"`` (the default): where `quality` chooses, and of
+        4,000 rows or more, differences, products, ratios and deviations are tried;
+        None: none.
     n_estimators
         The number of boosting rounds; chosen, or 100, if it is None.
     objective

@@ -50,15 +50,23 @@ class XGBoostLearner(Learner):
                 metric.limit(_MAX_RANK)
         return metrics
 
-    def align(self, data: DMatrix, validate_features: bool = True) -> DMatrix:
+    def align(
+        self,
+        data: DMatrix,
+        validate_features: bool = True,
+        unseen: str | None = None,
+    ) -> DMatrix:
         """Return `data` with the features and the category codes of the model.
 
         Features without names are matched by position: those that `data` lacks are
         missing values. Numbers in categorical features are read as category codes.
         """
-        width, types = self.model.num_feature, self.model.feature_types
+        expected = self.model.raw_schema
+        width, types = expected.n_features, expected.types or []
         is_narrow = data.feature_names is None and data.n_features < width
         has_codes = "c" in types and "c" not in (data.feature_types or ())
+        if data.derived is not None:
+            return super().align(data, validate_features, unseen)
         if (is_narrow or has_codes) and not isinstance(data, QuantileDMatrix):
             table = data.table.select(range(data.n_features))
             if is_narrow:
@@ -66,13 +74,13 @@ class XGBoostLearner(Learner):
             if has_codes and table.n_features == width:
                 data = data._over(as_category_codes(table, types), DMatrix)
                 names = self.schema(validate_features).names
-                return data.like(Schema(width, names, types))
+                return self._with_derived(data.like(Schema(width, names, types)))
             data = data._over(table, DMatrix)
-        return super().align(data, validate_features)
+        return super().align(data, validate_features, unseen)
 
     def validate_features(self, names: Sequence[str] | None) -> None:
         """Raise a `DataError` if feature names or their order differ from the model."""
-        expected = self.model.feature_names or None
+        expected = self.model.raw_schema.names
         if expected is None or names == expected:
             return
         if names is None:

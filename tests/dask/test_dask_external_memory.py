@@ -100,14 +100,17 @@ def test_partitions_in_files(client, tmp_path, kind, single_page):
     assert_empty(*folders)
 
 
-def test_bins_of_one_partition_need_a_wider_type(client, tmp_path):
+@pytest.mark.parametrize(
+    "params", [{}, {"cat_smooth": 2.0, "cat_l2": 1.5, "min_data_per_group": 9}], ids=str
+)
+def test_bins_of_one_partition_need_a_wider_type(client, tmp_path, params):
     levels = pd.Categorical(np.arange(512) % 256, range(256))
     frame = pd.DataFrame({"kind": levels, "label": np.arange(512) % 7})
     frame.loc[511, "kind"] = None  # a missing value in one partition only
     parts = [delayed(frame[:200]), delayed(frame[200:])]
     matrix = DaskDMatrix(client, parts, "label", cache=str(tmp_path))
-    found = train(client, {}, matrix, 3, verbose_eval=False)["booster"]
-    alone = hb.train({}, hb.DMatrix(frame, "label"), 3, verbose_eval=False)
+    found = train(client, params, matrix, 3, verbose_eval=False)["booster"]
+    alone = hb.train(params, hb.DMatrix(frame, "label"), 3, verbose_eval=False)
     assert found.digest() == alone.digest()
 
 

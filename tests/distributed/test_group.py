@@ -18,6 +18,7 @@ import hornbeam
 from hornbeam import ClusterError
 from hornbeam.distributed import connection
 from hornbeam.distributed import group as groups
+from hornbeam.distributed import tracker as trackers
 from hornbeam.distributed.connection import connect
 from hornbeam.distributed.group import Group
 from hornbeam.distributed.tracker import PROTOCOL, Tracker
@@ -102,6 +103,29 @@ def test_another_token_is_an_error_and_the_group_still_comes_about():
     group.close()
     assert tracker.wait(10)
     assert tracker.failure is None
+
+
+def test_a_process_that_connects_and_says_nothing_is_let_go(monkeypatch):
+    monkeypatch.setattr(trackers, "_HELLO_TIMEOUT", 0.2)
+    tracker = Tracker(1, "127.0.0.1")
+    tracker.start()
+    silent = connect(tracker.host, tracker.port, tracker.token, timeout=10)
+    with pytest.raises(OSError):
+        silent.receive_text()
+    silent.close()
+    group = Group(tracker.host, tracker.port, tracker.token)
+    assert group.gather("place", lambda: group.rank) == [0]
+    group.close()
+
+
+def test_a_first_message_that_is_wrong_is_an_error_in_all():
+    tracker = Tracker(2, "127.0.0.1")
+    tracker.start()
+    wrong = connect(tracker.host, tracker.port, tracker.token, timeout=10)
+    wrong.send_text(host="127.0.0.1", port=[1])
+    with pytest.raises(ClusterError, match=r"at 127\.0\.0\.1 has sent a wrong message"):
+        Group(tracker.host, tracker.port, tracker.token)
+    wrong.close()
 
 
 def test_another_version_is_an_error_in_all(monkeypatch):

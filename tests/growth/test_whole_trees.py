@@ -98,6 +98,9 @@ PARAMETERS = st.fixed_dictionaries(
         "seed": st.sampled_from([0, 5]),
         "scale_pos_weight": st.sampled_from([1.0, 3.0]),
         "max_cached_hist_node": st.sampled_from([6, 13, 65536]),
+        "cat_smooth": st.sampled_from([0.0, 0.0, 5.0]),
+        "cat_l2": st.sampled_from([0.0, 0.0, 9.0]),
+        "min_data_per_group": st.sampled_from([0, 0, 40]),
     }
 )
 

@@ -39,13 +39,13 @@ def run(copy, script, **environment):
 WEIGH = """
 import json
 import numpy as np
-from hornbeam.kernels.layout import SplitRules
+from hornbeam.kernels.layout import SPLIT_DTYPE, SplitRules
 from hornbeam.kernels.leaves import weigh_nodes
 
-weights = np.empty(1)
+weights, splits = np.empty(1), np.empty(0, SPLIT_DTYPE)
 left, rules = np.array([-1], np.int32), SplitRules(1.0, 0.0, 0.0, 0.0)
 sums, bounds, rows = np.array([[-3.0, 5.0]]), np.empty((0, 2)), np.empty(0)
-weigh_nodes(left, rules, 0.5, sums, bounds, rows, weights)
+weigh_nodes(left, splits, rules, 0.5, sums, bounds, rows, weights)
 hits = sum(weigh_nodes.stats.cache_hits.values())
 print(json.dumps({"weight": weights[0], "hits": hits}))
 """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernel_calls import split_rules
 
-from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.layout import CATEGORY_SETS, ONE_CATEGORY, SPLIT_DTYPE, SplitRules
 from hornbeam.kernels.leaves import (
     NodeColumns,
     bound_nodes,
@@ -35,6 +35,8 @@ BELOW = {
     8: [8],
 }
 ALONE = np.array([-1], np.int32)
+#: No splits, so that all nodes are weighed by the same rules.
+ALIKE = np.empty(0, SPLIT_DTYPE)
 #: No bounds, and no path smoothing.
 FREE = np.empty((0, 2)), np.empty(0)
 
@@ -49,7 +51,7 @@ def test_weights_come_from_the_sums_of_leaves(rules):
     sums[leaves, 0] -= 3
     given = sums.copy()
     weights = np.empty(9)
-    weigh_nodes(LEFT, split_rules(*rules, 0), 0.3, sums, *FREE, weights)
+    weigh_nodes(LEFT, ALIKE, split_rules(*rules, 0), 0.3, sums, *FREE, weights)
     for node, below in BELOW.items():
         np.testing.assert_array_equal(sums[node], given[below].sum(axis=0))
         g, h, *exact_rules = (Fraction(float(v)) for v in (*sums[node], *rules))
@@ -76,14 +78,34 @@ def test_gains_of_splits(rules):
 
 def test_root_alone():
     sums, weights = np.array([[-3.0, 5.0]]), np.empty(1)
-    weigh_nodes(ALONE, split_rules(1, 0, 0, 0), 0.5, sums, *FREE, weights)
+    weigh_nodes(ALONE, ALIKE, split_rules(1, 0, 0, 0), 0.5, sums, *FREE, weights)
     assert weights.tolist() == [0.25]
 
 
 def test_root_without_rows_has_weight_zero():
     sums, weights = np.zeros((1, 2)), np.empty(1)
-    weigh_nodes(ALONE, split_rules(0, 0, 0, 0), 0.5, sums, *FREE, weights)
+    weigh_nodes(ALONE, ALIKE, split_rules(0, 0, 0, 0), 0.5, sums, *FREE, weights)
     assert weights.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("smooth", [0.0, 20.0])
+def test_children_of_sorted_categories_have_a_penalty_of_their_own(smooth):
+    sums = np.zeros((9, 2))
+    sums[LEFT < 0] = [[-5, 3], [4, 6], [7, 1], [-2, 2], [-9, 5]]
+    splits = np.zeros(9, SPLIT_DTYPE)
+    splits["is_categorical"][[0, 1, 2]] = ONE_CATEGORY, CATEGORY_SETS, 0
+    splits["is_categorical"][5] = CATEGORY_SETS
+    rules = SplitRules(1.0, 0.0, 0.0, 0.0, path_smooth=smooth, cat_l2=7.0)
+    rows = np.arange(9.0) + 1 if smooth else np.empty(0)
+    weights = np.empty(9)
+    weigh_nodes(LEFT, splits, rules, 1.0, sums, np.empty((0, 2)), rows, weights)
+    for node in range(9):
+        ridge = 8 if node in (3, 4, 7, 8) else 1
+        expected = -sums[node, 0] / (sums[node, 1] + ridge)
+        if smooth and node > 0:
+            above = weights[np.flatnonzero((node == LEFT) | (node == LEFT + 1))[0]]
+            expected = (expected * rows[node] + smooth * above) / (rows[node] + smooth)
+        assert weights[node] == pytest.approx(expected, rel=1e-14)
 
 
 def test_path_smoothing_and_bounds():
@@ -96,7 +118,7 @@ def test_path_smoothing_and_bounds():
     bounds[0] = -np.inf, np.inf
     rules = split_rules(1, 0.5, 0, 0, 4, 64, 0, 20)
     weights = np.empty(9)
-    weigh_nodes(LEFT, rules, 0.5, sums, bounds, rows, weights)
+    weigh_nodes(LEFT, ALIKE, rules, 0.5, sums, bounds, rows, weights)
     unshrunk = np.where(LEFT < 0, 2 * weights, weights)
     for node in range(9):
         exact = [Fraction(float(v)) for v in (*sums[node], *rules[:3])]

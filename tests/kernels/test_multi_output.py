@@ -323,13 +323,24 @@ def single_output_split(data, rules):
     return splits[0, 0]
 
 
+@pytest.mark.parametrize(
+    "shrinkage",
+    [
+        [],
+        [0, 0, 30, 0, 0.5, 0],
+        [0, 0, 0, 20, -np.inf, 0],
+        [0, 0, 5, 3, 1, 4],
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("seed", range(6))
-def test_categories_of_one_column_are_split_as_in_single_output_trees(seed):
+def test_categories_of_one_column_are_split_as_in_single_output_trees(seed, shrinkage):
     n_bins = [11, 4]
     bins = random_codes(90, n_bins, [0] if seed % 2 else [], seed)
     data = Data(bins, n_bins, 1, 1, seed, categorical=(0,))
-    split = data.find([1, 0, 0, 0])[0, 0]
-    expected = single_output_split(data, [1, 0, 0, 0])
+    rules = [1, 0, 0, 0, *([4, 64, *shrinkage] if shrinkage else [])]
+    split = data.find(rules)[0, 0]
+    expected = single_output_split(data, rules)
     assert split["feature"] == expected["feature"]
     assert split["gain"] == pytest.approx(expected["gain"], rel=1e-12)
 

@@ -56,14 +56,14 @@ from hornbeam.kernels.jit import NATIVE
 """
 #: A kernel of the binary: whether it is native, its result, and whether Numba is there.
 WEIGH = f"""{HEAD}
-from hornbeam.kernels.layout import SplitRules
+from hornbeam.kernels.layout import SPLIT_DTYPE, SplitRules
 from hornbeam.kernels.leaves import weigh_nodes
 
-weights = np.empty(1)
+weights, splits = np.empty(1), np.empty(0, SPLIT_DTYPE)
 left, rules = np.array([-1], np.int32), SplitRules(*[0.0] * LENGTH)
 rules = rules._replace(reg_lambda=1.0)
 sums, bounds, rows = np.array([[-3.0, 5.0]]), np.empty((0, 2)), np.empty(0)
-weigh_nodes(left, rules, 0.5, sums, bounds, rows, weights)
+weigh_nodes(left, splits, rules, 0.5, sums, bounds, rows, weights)
 print(json.dumps([NATIVE is not None, weights[0], "numba" in sys.modules]))
 """.replace("LENGTH", "len(SplitRules._fields)")
 

@@ -50,6 +50,12 @@ HELD = {
         "least_rows": 6,
         "smooth": 5.0,
     },
+    "shrinkage": {
+        "rules": [1.0, 0.0, 0.0, 1.0, 1, 64, 0, 0, 20.0, 40.0, 16.0, 0.0],
+        "directions": [0, 0, 0, 1],
+        "bounds": (-0.5, 0.5),
+        "smooth": 5.0,
+    },
 }
 BINS = [7, 5, 9, 6]
 
@@ -112,7 +118,9 @@ class Node:
                 np.arange(len(BINS), dtype=np.uint64), np.empty((0, 0), np.uint8), block
             ),
             STEPS,
-            split_rules(*self.rules, held["least_rows"], held["smooth"]),
+            split_rules(
+                *self.rules[:6], held["least_rows"], held["smooth"], *self.rules[8:]
+            ),
             limits,
             np.full((n_threads, 6, 2 * max(BINS) + 2), np.nan),
             splits,
@@ -168,6 +176,8 @@ def test_the_best_split_is_found(case, seed, equal_hessians):
     assert sums == left
     assert split["total_rows"] == 90
     totals = split["total_gradient"], split["total_hessian"], 90
+    if feature == 3 and BINS[3] >= rules[4]:
+        rules[0] += naive.shrinkage(rules)[1]
     sides = zip(("left_weight", "right_weight"), (1, -1), (0, 1), strict=True)
     for name, sign, part in sides:
         g, h, n = (

@@ -170,8 +170,9 @@ def test_the_split_under_constraints_is_that_of_the_wide_histogram(rows, few):
 
 
 @pytest.mark.parametrize("few", [False, True])
-def test_categories_and_features_that_are_not_allowed(few):
-    rules, scales = split_rules(*RULES["plain"]), SCALES["small"]
+@pytest.mark.parametrize("shrinkage", [[], [4, 64, 0, 0, 9, 5, 0.01, 0.1]], ids=str)
+def test_categories_and_features_that_are_not_allowed(few, shrinkage):
+    rules, scales = split_rules(*RULES["plain"][:4], *shrinkage), SCALES["small"]
     for allowed in ([0, 1, 3], [4, 5], [6]):
         node = Node(90, 5, categorical=(1, 5))
         expected, sets = node.wide_split(rules, scales, allowed)

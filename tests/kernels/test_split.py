@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from kernel_calls import N_THREADS, call, split_rules
 
-from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE
+from hornbeam.kernels.layout import (
+    CATEGORY_SETS,
+    FEATURE_DTYPE,
+    ONE_CATEGORY,
+    SPLIT_DTYPE,
+)
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 
 STEPS = np.array([2.0**-10, 2.0**-12])
@@ -90,7 +95,7 @@ class Data:
         """Assert that `split` is the naive one among `columns`."""
         columns = self.columns.tolist() if columns is None else columns
         sums = self.histograms[node]
-        rules = [*rules, 4, 64][:6]
+        rules = [*rules, 4, 64] if len(rules) == 4 else rules
         exact = naive.best_split(
             sums, self.offsets, self.bins, columns, STEPS, rules, self.categorical
         )
@@ -101,7 +106,9 @@ class Data:
             assert split["gain"] <= 1e-12
             return None
         gain, feature, last_bin, missing_left, left = exact
-        assert split["is_categorical"] == (feature in self.categorical)
+        is_sorted = self.bins[feature] >= rules[4]
+        kind = CATEGORY_SETS if is_sorted else ONE_CATEGORY
+        assert split["is_categorical"] == (kind if feature in self.categorical else 0)
         if feature in self.categorical:
             assert self.rights_of(node) == last_bin
             last_bin = 0
@@ -282,7 +289,8 @@ def test_a_child_may_have_exactly_the_least_hessian():
     assert data.find([0, 0, 0, np.nextafter(10.0, 11.0)])[0, 0]["gain"] == 0.0
 
 
-#: As above, then max_cat_to_onehot and max_cat_threshold.
+#: As above, then max_cat_to_onehot and max_cat_threshold; and perhaps those of
+#: constraints, cat_smooth, cat_l2, min_category_weight and min_group_weight.
 CATEGORY_RULES = {
     "plain": [1, 0, 0, 1, 4, 64],
     "one-hot": [1, 0, 0, 1, 100, 64],
@@ -293,6 +301,11 @@ CATEGORY_RULES = {
     "light categories": [1, 0, 0, 30, 1, 64],
     "max_delta_step": [1, 0, 0.05, 1, 1, 64],
     "all": [0.5, 11, 0.06, 40, 6, 5],
+    "smooth": [1, 0, 0, 1, 1, 64, 0, 0, 60, 0, -1, 0],
+    "smooth and light": [1, 0, 0, 90, 1, 64, 0, 0, 9, 0, 30, 0],
+    "cat_l2": [1, 0, 0, 1, 1, 64, 0, 0, 0, 150, -1, 0],
+    "groups": [1, 0, 0, 1, 1, 64, 0, 0, 0, 0, -1, 200],
+    "shrinkage": [0, 3, 0.9, 10, 6, 9, 0, 0, 20, 15, 11, 70],
 }
 
 

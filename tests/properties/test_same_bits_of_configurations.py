@@ -145,7 +145,10 @@ GROWTH = {
 CELLS = {
     "filled": [{}],
     "missing": [{}],
-    "categories": [{"max_cat_to_onehot": 2, "max_cat_threshold": 8}, {}],
+    "categories": [
+        {"max_cat_to_onehot": 2, "max_cat_threshold": 8},
+        {"cat_smooth": 9.0, "cat_l2": 5.0, "min_data_per_group": 900},
+    ],
 }
 WEIGHTS = {"alike": [{}], "weighed": [{"seed": 5, "learning_rate": 0.7}]}
 AXES = {

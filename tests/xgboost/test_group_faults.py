@@ -11,6 +11,7 @@ from group_processes import call_in_threads
 
 import hornbeam.xgboost as xgb
 from hornbeam.distributed import connection as connections
+from hornbeam.distributed import tracker as trackers
 from hornbeam.distributed.connection import Connection
 from hornbeam.distributed.group import Group
 
@@ -33,6 +34,14 @@ class Faults(threading.local):
 
 
 faults = Faults()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded_kernels():
+    """Load kernels before the time of a training is limited."""
+    data = xgb.DMatrix(group_tasks.X, group_tasks.Y, weight=group_tasks.WEIGHT)
+    for method in ("hist", "approx"):
+        xgb.train(group_tasks.PARAMS | {"tree_method": method}, data, 2)
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +79,7 @@ def wrong_messages(monkeypatch):
     monkeypatch.setattr(Group, "_send", note_kind)
     monkeypatch.setattr(Connection, "_transmit", transmit_wrongly)
     monkeypatch.setattr(connections, "_STALL", 0.5)
+    monkeypatch.setattr(trackers, "_HELLO_TIMEOUT", 2.0)
 
 
 def train(number, args, name, sender, way, wrong):
@@ -87,7 +97,7 @@ def train(number, args, name, sender, way, wrong):
 
 def run(name, sender, way="", wrong=-1):
     """Return what `train` returns in both processes."""
-    tracker = xgb.RabitTracker(2, "127.0.0.1", sortby="task", timeout=3)
+    tracker = xgb.RabitTracker(2, "127.0.0.1", sortby="task", timeout=8)
     tracker.start()
     args = tracker.worker_args()
     begin = time.monotonic()

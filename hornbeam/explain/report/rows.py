@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["Floats", "Integers", "Rows", "generator", "read_rows", "taken"]
@@ -122,7 +121,9 @@ class Rows:
         changed = ArrayTable(
             values, names=table.names, types=table.types, categories=table.categories
         )
-        return DMatrix.of_table(changed, self.matrix.info.fields())
+        matrix = DMatrix.of_table(changed, self.matrix.info.fields())
+        matrix.derived = self.matrix.derived
+        return matrix
 
 
 def read_rows(name: str, booster: Booster, data: DMatrix, most: int, seed: int) -> Rows:
@@ -143,13 +144,7 @@ def read_rows(name: str, booster: Booster, data: DMatrix, most: int, seed: int) 
             f"there are no rows in the {name} data; give some to report on",
             code=ErrorCode.EMPTY_DATA,
         )
-    expected = Schema(
-        booster.num_features(),
-        booster.feature_names,
-        booster.feature_types,
-        booster.get_categories(),
-    )
-    aligned = data.like(expected, "missing")
+    aligned = booster.aligned(data, "missing")
     most = min(most, max(1, _MOST_CELLS // data.n_features))
     numbers = _draw(data, most, seed, f"rows of {name}")
     if numbers is None:
@@ -164,7 +159,9 @@ def taken(matrix: DMatrix, numbers: Integers) -> DMatrix:
     """Return a subset of the rows of any matrix, with their meta info."""
     fields = matrix.info.take(numbers).fields()
     fields.pop("feature_weights", None)  # feature weights, not needed here
-    return DMatrix.of_table(matrix.table.take(numbers), fields)
+    part = DMatrix.of_table(matrix.table.take(numbers), fields)
+    part.derived = matrix.derived
+    return part
 
 
 def _draw(matrix: DMatrix, most: int, seed: int, purpose: str) -> Integers | None:
@@ -193,9 +190,8 @@ def _unseen(
         levels = known.of(feature)
         place = feature
         if aligned.feature_names and places:
-            place = places[aligned.feature_names[feature]]
-        own = given.schema.categories.of(place)
-        if levels is None or own is None:
+            place = places.get(aligned.feature_names[feature], feature)
+        if levels is None or (own := given.schema.categories.of(place)) is None:
             continue
         seen = {*levels.tolist()}
         strange = [level for level in own.tolist() if level not in seen]

@@ -1,0 +1,1 @@
+"""Derived features: columns that formulas compute from the columns of the data."""
