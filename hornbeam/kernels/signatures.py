@@ -110,7 +110,7 @@ def compilation(name: str, layouts: list[Any]) -> Callable[[], None]:
     """
 
     def compile_kernel() -> None:
-        with suppress(KeyError, AttributeError, NumbaError):
+        with suppress(KeyError, AttributeError, IndexError, NumbaError):
             KERNELS[name].compile(tuple(map(type_of, layouts)))
 
     return compile_kernel
