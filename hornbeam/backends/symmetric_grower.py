@@ -135,7 +135,7 @@ class SymmetricGrower:
         if (
             old is None
             or old.batch.shape[1] != most
-            or len(old.tasks) != (most + 5 * team) * blocks
+            or len(old.tasks) != (most + 9 * team) * blocks
             or old.level.sums.shape != shape
         ):
             old = self._buffers = LevelBuffers(
@@ -143,7 +143,7 @@ class SymmetricGrower:
                 np.empty((2, most), np.int64),
                 np.empty((most + 5 * team, 5), np.int64),
                 np.empty(most + 5 * team, np.int64),
-                np.empty(((most + 5 * team) * blocks, 7), np.int64),
+                np.empty(((most + 9 * team) * blocks, 7), np.int64),
                 np.empty((most * (bins // JOIN_BINS + 1), 5), np.int64),
                 root.packed,
                 np.empty((3, features.table.size), np.uint64),

@@ -44,7 +44,7 @@ from hornbeam.kernels.sync import (
     is_stopped,
     next_task,
     restart_tasks,
-    threads_for,
+    sharers_for,
 )
 from hornbeam.kernels.tree import CELLS_PER_BIN
 
@@ -222,6 +222,7 @@ def _list_histograms(team, features, rules, pool, tables, buffers):
         buffers.batch[1, : state[_N_BUILT]],
         tables.nodes,
         team,
+        True,
         features.blocks,
         pool.histograms.shape[2],
         pool.histograms.shape[0],
@@ -249,7 +250,7 @@ def _begin_search(team, depth, features, pool, tables, buffers):
     if features.groups.size > 0 and depth > 0:
         allow_together(tables.used[state[BEGIN]], features.groups, own_features)
     bins = pool.histograms.shape[2]
-    return threads_for(team, CELLS_PER_BIN * bins * state[_N_SEARCHED])
+    return sharers_for(team, CELLS_PER_BIN * bins * state[_N_SEARCHED], True)
 
 
 @inline
@@ -352,6 +353,7 @@ def _plan(team, features, rules, pool, tables, buffers):
                     buffers.batch[0, : end - begin],
                     tables.nodes,
                     team,
+                    True,
                     buffers.partition_tasks,
                 )
                 state[_N_TASKS] = n_tasks

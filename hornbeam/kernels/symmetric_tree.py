@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hornbeam.kernels.categories import list_rights, toggle
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import JOIN_BINS
+from hornbeam.kernels.layout import JOIN_BINS, ONE_CATEGORY
 from hornbeam.kernels.leaves import gain_of
 from hornbeam.kernels.split import TINY, keep_candidate
 from hornbeam.kernels.sync import barrier, next_task
@@ -321,7 +321,7 @@ def write_level_split(
         feature,
         0 if is_categorical else place - 1,
         1 - way if is_categorical else way,
-        is_categorical,
+        ONE_CATEGORY if is_categorical else 0,
         left_g,
         left_h,
     )
