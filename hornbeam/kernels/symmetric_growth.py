@@ -222,6 +222,7 @@ def _list_histograms(team, features, rules, pool, tables, buffers):
         buffers.batch[1, : state[_N_BUILT]],
         tables.nodes,
         team,
+        True,
         features.blocks,
         pool.histograms.shape[2],
         pool.histograms.shape[0],
