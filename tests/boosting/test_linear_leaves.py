@@ -244,6 +244,7 @@ CONFIGURATIONS = {
     "depthwise": {},
     "lossguide": {"grow_policy": "lossguide", "max_leaves": 9, "max_depth": 0},
     "approx": {"tree_method": "approx"},
+    "symmetric": {"grow_policy": "symmetric"},
     "sample": {"subsample": 0.6, "colsample_bytree": 0.7, "colsample_bynode": 0.7},
     "goss": {"sampling_method": "goss"},
     "gradient_based": {"sampling_method": "gradient_based", "subsample": 0.4},
