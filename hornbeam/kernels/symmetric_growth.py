@@ -353,6 +353,7 @@ def _plan(team, features, rules, pool, tables, buffers):
                     buffers.batch[0, : end - begin],
                     tables.nodes,
                     team,
+                    True,
                     buffers.partition_tasks,
                 )
                 state[_N_TASKS] = n_tasks
