@@ -209,6 +209,7 @@ def _check_leaf_model(p: Parameters) -> None:
         "process_type": p.process_type != "default",
         "leaf_solver": p.leaf_solver != "newton",
         "monotone_constraints": bool(p.monotone_constraints),
+        "grow_policy": p.grow_policy == "symmetric",
         "tree_method": p.method() == "exact",
         "sketch_scope": p.sketch_scope == "local",
     }

@@ -55,6 +55,8 @@ def compile_first_fit(says_so: bool = True) -> None:
     if file is None or file.exists():
         return
     jobs = _jobs()
+    if not jobs:  # they are being recorded
+        return
     if says_so and sys.stderr.isatty():
         sys.stderr.write(
             f"hornbeam: compiling {len(jobs)} kernels for the first fit, which takes "

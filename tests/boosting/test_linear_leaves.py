@@ -535,6 +535,7 @@ def test_dumps_list_the_terms(booster):
         {"monotone_constraints": "(1,0,0,0,0)"},
         {"multi_strategy": "multi_output_tree"},
         {"tree_method": "exact"},
+        {"grow_policy": "symmetric"},
         {"tree_method": "approx", "sketch_scope": "local"},
         {"leaf_model": "constant", "linear_lambda": 2.0},
         {"leaf_model": "constant", "linear_max_features": 2},
