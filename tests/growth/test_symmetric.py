@@ -239,7 +239,6 @@ def test_trees_are_complete_and_add_up(data):
         {"interaction_constraints": [[0, 1], [1, 2, 3]], "max_depth": 6},
         {"booster": "dart", "rate_drop": 0.4, "num_parallel_tree": 2},
         {"tree_method": "approx", "max_bin": 20},
-        {"leaf_model": "linear"},
         {"objective": "reg:absoluteerror", "leaf_solver": "line_search"},
     ],
     ids=lambda params: "-".join(params) or "default",
