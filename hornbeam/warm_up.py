@@ -144,7 +144,7 @@ def _jobs() -> Iterator[Job]:
         yield partial(_explain, X)
         for params in (*_FITS, *_CONSTRAINTS, _CONSTRAINED_EXACT):
             yield partial(_fit, params, X)
-    yield _derive
+    yield partial(_derive)
     yield partial(_fit, _MULTI_OUTPUT, wide)
     yield partial(_fit, _CONSTRAINED_MULTI_OUTPUT, wide)
     # Bins of two bytes and of one, lossguide and depthwise.

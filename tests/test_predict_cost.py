@@ -13,10 +13,10 @@ from hornbeam.kernels.jit import COMPILED
 #: Calls of Python functions in one prediction, the kernel's included.
 MOST_CALLS = {
     "Booster.inplace_predict": 30,
-    "Booster.predict": 46,
+    "Booster.predict": 47,
     "HornbeamRegressor.predict": 41,
-    "HornbeamClassifier.predict": 38,
-    "HornbeamClassifier.predict_proba": 49,
+    "HornbeamClassifier.predict": 41,
+    "HornbeamClassifier.predict_proba": 53,
 }
 
 

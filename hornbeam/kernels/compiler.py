@@ -91,23 +91,37 @@ class _KernelLibrary(JITCodeLibrary):
 
     def _link_into(self, module: Any) -> None:
         """Link what the kernel calls, directly or not, into a module, each once."""
-        seen: set[Any] = set()
-        waiting = self._linking_libraries[::-1]
-        while waiting:
-            library = waiting.pop()
-            if library in seen:
-                continue
-            seen.add(library)
+        for library in self._called():
             if isinstance(library, _LoadedPhase):
                 self._reload_init.add(library.load)
                 continue
             self._reload_init.update(library._reload_init)
-            if isinstance(library, _CalleeLibrary):
-                waiting += library._linking_libraries[::-1]
-                linked = library.own_module()
-            else:
-                linked = library._get_module_for_linking()
+            is_callee = isinstance(library, _CalleeLibrary)
+            linked = (
+                library.own_module() if is_callee else library._get_module_for_linking()
+            )
             module.link_in(linked, preserve=True)
+
+    def _called(self) -> list[Any]:
+        """Return the libraries of all that the kernel calls, callers first.
+
+        LLVM links a function only into a module that refers to it, so that the code of
+        a callee has to follow that of all its callers.
+        """
+        callees_first: list[Any] = []
+        seen: set[Any] = set()
+        waiting = [(library, False) for library in self._linking_libraries]
+        while waiting:
+            library, is_complete = waiting.pop()
+            if is_complete:
+                callees_first.append(library)
+            elif library not in seen:
+                seen.add(library)
+                waiting.append((library, True))
+                if isinstance(library, _CalleeLibrary):
+                    called = library._linking_libraries
+                    waiting += [(callee, False) for callee in called]
+        return callees_first[::-1]
 
 
 class _CalleeLibrary(_KernelLibrary):

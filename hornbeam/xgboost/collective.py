@@ -213,10 +213,7 @@ def broadcast(data: T, root: int) -> T:
 
 
 def allreduce(data: npt.NDArray[Any], op: Op) -> npt.NDArray[Any]:
-    """Return the reduction over all processes of an array, in its shape.
-
-    XGBoost documents that shape; up to 3.3 it returns a flat array.
-    """
+    """Return the reduction over all processes of an array, flat as in XGBoost 3.2."""
     if not isinstance(data, np.ndarray):
         raise TypeError("allreduce only takes in numpy.ndarray")
     if data.dtype.kind not in "fiu":
@@ -232,7 +229,7 @@ def allreduce(data: npt.NDArray[Any], op: Op) -> npt.NDArray[Any]:
     own, group = data.flatten(), active_group()
     if group is not None:
         group.reduce(f"allreduce {op.name}", own, _UFUNCS[op])
-    return own.reshape(data.shape)
+    return own
 
 
 def signal_error() -> None:

@@ -186,7 +186,8 @@ def grow(
             backend, output, binned.cuts, growth, shape, columns, sample, 0.5
         )
         assert tree.n_leaves > 4
-        found += [getattr(tree, name).tobytes() for name in tree.__slots__]
+        arrays = (getattr(tree, name) for name in tree.__slots__)
+        found += [array.tobytes() for array in arrays if array is not None]
     found.append(backend.margins().tobytes())
     backend.close()
     return found

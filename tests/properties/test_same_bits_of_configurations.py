@@ -132,6 +132,7 @@ GROWTH = {
         {"leaf_model": "linear"},
         {"leaf_model": "linear", "grow_policy": "lossguide", "max_leaves": 9},
     ],
+    "symmetric": [{"grow_policy": "symmetric"}],
     "exact": [
         {"tree_method": "exact", "gamma": 0.1},
         {"tree_method": "exact", "grow_policy": "lossguide", "max_leaves": 9},
@@ -193,6 +194,11 @@ REFUSED = {
     *((name, "searched leaves") for name in ("updates", "vectors", "sketched")),
     *((name, "searched leaves") for name in ("steep rows", "steepest rows")),
     *((name, "searched leaves") for name in ("directions", "smooth paths")),
+    *((name, "linear leaves") for name in ("dropout", "vectors", "sketched")),
+    *((name, "linear leaves") for name in ("updates", "directions")),
+    *((name, "symmetric") for name in ("vectors", "sketched", "updates", "directions")),
+    *((name, "symmetric") for name in ("costs", "full leaves", "smooth paths")),
+    ("symmetric", "categories"),
 }
 
 # Parameters that have no part in the model, and those that others here stand for.
