@@ -127,7 +127,8 @@ def leaf_of(codes, bins, tree, row):
 def same(tree, other):
     """Return whether two trees have the same bytes."""
     return all(
-        getattr(tree, name).tobytes() == getattr(other, name).tobytes()
+        np.asarray(getattr(tree, name)).tobytes()
+        == np.asarray(getattr(other, name)).tobytes()
         for name in tree.__slots__
     )
 
