@@ -121,11 +121,22 @@ def test_a_process_that_connects_and_says_nothing_is_let_go(monkeypatch):
 def test_a_first_message_that_is_wrong_is_an_error_in_all():
     tracker = Tracker(2, "127.0.0.1")
     tracker.start()
+    errors = []
+
+    def join():
+        with pytest.raises(ClusterError) as caught:
+            Group(tracker.host, tracker.port, tracker.token)
+        errors.append(str(caught.value))
+
+    first = threading.Thread(target=join)
+    first.start()
+    while not tracker._workers:
+        time.sleep(0.01)
     wrong = connect(tracker.host, tracker.port, tracker.token, timeout=10)
     wrong.send_text(host="127.0.0.1", port=[1])
-    with pytest.raises(ClusterError, match=r"at 127\.0\.0\.1 has sent a wrong message"):
-        Group(tracker.host, tracker.port, tracker.token)
+    first.join()
     wrong.close()
+    assert "at 127.0.0.1 has sent a wrong message" in errors[0]
 
 
 def test_another_version_is_an_error_in_all(monkeypatch):

@@ -33,6 +33,7 @@ OBJECTIVES = {name: [{}] for name in names()} | {
     "binary:focal": [{"focal_gamma": 1.0}],
     "multi:softmax": [{"num_class": 3}],
     "multi:softprob": [{"num_class": 3}],
+    "ordinal:logistic": [{"num_class": 3}],
     "rank:map": [{"lambdarank_pair_method": "mean"}, {"lambdarank_unbiased": True}],
     "rank:ndcg": [
         {"lambdarank_num_pair_per_sample": 5, "lambdarank_normalization": False},
@@ -129,7 +130,7 @@ GROWTH = {
         {"leaf_solver": "line_search", "grow_policy": "lossguide", "max_leaves": 9},
     ],
     "linear leaves": [
-        {"leaf_model": "linear"},
+        {"leaf_model": "linear", "linear_lambda": 1.0, "linear_max_features": 3},
         {"leaf_model": "linear", "grow_policy": "lossguide", "max_leaves": 9},
     ],
     "symmetric": [{"grow_policy": "symmetric"}],
@@ -196,7 +197,7 @@ REFUSED = {
     *((name, "searched leaves") for name in ("directions", "smooth paths")),
     *((name, "linear leaves") for name in ("dropout", "vectors", "sketched")),
     *((name, "linear leaves") for name in ("updates", "directions")),
-    *((name, "symmetric") for name in ("vectors", "sketched", "updates", "directions")),
+    *((name, "symmetric") for name in ("vectors", "sketched", "directions")),
     *((name, "symmetric") for name in ("costs", "full leaves", "smooth paths")),
     ("symmetric", "categories"),
 }
@@ -299,7 +300,7 @@ def labels_of(objective):
             numbers > 0 if objective == "rank:map" else np.digitize(numbers, [0, 1])
         )
         return {"label": grades, "group": [30] * (N_ROWS // 30)}
-    if objective.startswith("multi:"):
+    if objective.startswith(("multi:", "ordinal:")):
         return {"label": np.digitize(numbers, [0, 1])}
     if objective.startswith("binary:") or objective == "reg:logistic":
         return {"label": numbers > 0}

@@ -37,12 +37,12 @@ def test_operations_have_the_results_of_all_processes():
         assert results == found[0]
     assert found[0]["broadcast"] == [{"of": rank} for rank in range(N_WORKERS)]
     assert found[0]["allreduce"] == {
-        "MAX": [[2, 1], [2, 3]],
-        "MIN": [[0, 1], [2, 3]],
-        "SUM": [[3, 3], [6, 9]],
-        "BITWISE_AND": [[0, 1], [2, 3]],
-        "BITWISE_OR": [[3, 1], [2, 3]],
-        "BITWISE_XOR": [[3, 1], [2, 3]],
+        "MAX": [2, 1, 2, 3],
+        "MIN": [0, 1, 2, 3],
+        "SUM": [3, 3, 6, 9],
+        "BITWISE_AND": [0, 1, 2, 3],
+        "BITWISE_OR": [3, 1, 2, 3],
+        "BITWISE_XOR": [3, 1, 2, 3],
     }
     assert found[0]["float"] == [1.5]
     assert found[0]["is_distributed"]
