@@ -141,10 +141,12 @@ def _jobs() -> Iterator[Job]:
     yield partial(_grow_forest, wide)
     for X in tables:
         yield partial(_fit_linear, X)
+        yield partial(_fit_linear_leaves, X)
         yield partial(_explain, X)
         for params in (*_FITS, *_CONSTRAINTS, _CONSTRAINED_EXACT):
             yield partial(_fit, params, X)
     yield partial(_derive)
+    yield partial(_fit_sparse_vectors)
     yield partial(_fit, _MULTI_OUTPUT, wide)
     yield partial(_fit, _CONSTRAINED_MULTI_OUTPUT, wide)
     # Bins of two bytes and of one, lossguide and depthwise.
@@ -264,6 +266,26 @@ def _fit_linear(X: Any) -> None:
     params = {"booster": "gblinear", "feature_selector": "thrifty"}
     matrix = DMatrix(X, _rng().normal(size=len(X)))
     train(params, matrix, 1, verbose_eval=False).predict(matrix)
+
+
+def _fit_linear_leaves(X: Any) -> None:
+    y = _rng().normal(size=len(X))
+    matrix, many = DMatrix(X, y), DMatrix(np.tile(X, (2, 1)), np.tile(y, 2))
+    params = {"leaf_model": "linear", "max_depth": 2}
+    booster = train(params, matrix, 64, verbose_eval=False)
+    for rows in (matrix, many):
+        booster.predict(rows)
+        booster.eval(rows)
+    booster.inplace_predict(X[:1])
+    booster.predict(matrix, pred_contribs=True)
+    booster.predict(matrix, pred_contribs=True, approx_contribs=True)
+    booster.shap_values(matrix, matrix)
+
+
+def _fit_sparse_vectors() -> None:
+    for matrix in _sparse_matrices():
+        data = DMatrix(matrix, **_fields(_MULTI_OUTPUT, matrix.shape[0]))
+        train(_MULTI_OUTPUT, data, 1, verbose_eval=False)
 
 
 def _derive() -> None:
