@@ -83,7 +83,7 @@ class LevelSearch:
 
         `features` is the table of `FEATURE_DTYPE`.
         """
-        choose_level_split(self._level, self._chosen, features, self._choice[0])
+        choose_level_split(self._level, self._chosen, features, self._choice)
         return float(self._choice["gain"][0])
 
     def splits(
@@ -98,7 +98,7 @@ class LevelSearch:
             histograms.slots,
             histograms.features,
             histograms.every_row,
-            self._choice[0],
+            self._choice,
             self._scales,
             self._rules,
             self._below[0],

@@ -339,8 +339,10 @@ def _plan(team, features, rules, pool, tables, buffers):
     elif ended == _BUILD:
         return _begin_search(team, depth, features, pool, tables, buffers)
     else:
+        choose_level_split(
+            buffers.level, features.chosen, features.table, buffers.choice
+        )
         choice = buffers.choice[0]
-        choose_level_split(buffers.level, features.chosen, features.table, choice)
         if choice["gain"] > MIN_GAIN and choice["gain"] >= rules.gamma:
             _write_splits(features, rules, pool, tables, buffers)
             begin, end = state[BEGIN], state[END]

@@ -252,7 +252,7 @@ def choose_level_split(
     level,  # LevelGains
     chosen,  # (chosen,) uint64: the features, ascending
     features,  # table of FEATURE_DTYPE
-    choice,  # CHOICE_DTYPE, out
+    choices,  # (1,) CHOICE_DTYPE, out
 ):
     """Write the candidate of the highest gain above 0.
 
@@ -260,6 +260,7 @@ def choose_level_split(
     order: cuts upwards with missing values on the right, then downwards with missing
     values on the left; each category alone, then with the missing values.
     """
+    choice = choices[0]
     choice["gain"] = 0.0
     choice["feature"] = -1
     for j in range(chosen.size):
@@ -334,7 +335,7 @@ def write_level_splits(
     slots,  # (nodes,) int64: the slot of each node
     features,
     every_row,
-    choice,
+    choices,  # (1,) CHOICE_DTYPE
     scales,
     rules,
     below,
@@ -348,7 +349,7 @@ def write_level_splits(
             False,
             features,
             every_row,
-            choice,
+            choices[0],
             scales,
             rules,
             below,
