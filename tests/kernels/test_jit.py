@@ -250,6 +250,13 @@ TWO = {
     "_to_keys": "floats",
     "_sort_by_digit": "floats",
     "_from_keys": "floats",
+    "add_binned_linear_trees": "floats",
+    "add_linear_leaves": "floats",
+    "add_linear_trees": "floats",
+    "grow_symmetric_tree": "bins",
+    "mark_symmetric": "floats",
+    "sum_products": "floats",
+    "sum_values": "floats",
 }
 FOUR = {
     "add_trees_to_few": "floats of features and of margins",
