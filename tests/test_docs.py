@@ -8,8 +8,18 @@ import pytest
 PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.PAGES}
 
 
-#: Pages that take many seconds: one starts a cluster.
-LONG = {"docs/dask.md", "docs/worked-trees.md"}
+#: Pages that take many seconds: two start clusters.
+LONG = {
+    "docs/dask.md",
+    "docs/worked-trees.md",
+    "docs/tutorials/cluster.md",
+    "docs/tutorials/first-model.md",
+    "docs/tutorials/from-scikit-learn.md",
+    "docs/tutorials/intervals.md",
+    "docs/tutorials/larger-than-memory.md",
+    "docs/tutorials/reading-a-report.md",
+    "docs/tutorials/time-splits.md",
+}
 
 
 def parameters():
