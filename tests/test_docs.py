@@ -39,5 +39,5 @@ def test_examples_print_the_output_on_the_page(page, tmp_path, monkeypatch):
 
 
 def test_examples_are_found():
-    assert len(pages.blocks(PAGES["README.md"])) == 2
+    assert len(pages.blocks(PAGES["README.md"])) == 1
     assert len(pages.blocks(PAGES["docs/data.md"])) == 5
