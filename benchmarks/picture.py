@@ -6,8 +6,8 @@
 Takes about five minutes on an idle machine. Every fit runs in a new process on one
 thread, data preparation included and kernels loaded before. The libraries alternate; a
 bar is the least CPU time of the repeats, because other processes can only increase it.
-Writes JSON to benchmarks/results/, the picture for light and for dark
-pages to docs/, and prints the sentence that belongs below it. `--result` only draws.
+Writes JSON to benchmarks/results/, the picture for light and for dark pages to docs/,
+and its caption to the pages that show it. `--result` only draws.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,12 @@ NAMES = {
     "sklearn": ("scikit-learn", "scikit-learn"),
 }
 ROUNDS = 100
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+#: The pages that show the picture. The caption is between two comments.
+PAGES = [ROOT / "README.md", ROOT / "docs" / "benchmarks.md"]
+CAPTION = re.compile(r"(?<=<!-- fit times -->\n).*(?=\n<!-- end -->)", re.DOTALL)
+#: A load average at the start from which the caption gives it.
+BUSY = 1.0
 #: Colours of text, of Hornbeam's bars and of the others, for each kind of page.
 COLOURS = {
     "light": ("#1f2328", "#1a7f37", "#c4cad1"),
@@ -67,7 +74,14 @@ def parse_arguments() -> argparse.Namespace:
         help="default: all",
     )
     parser.add_argument(
-        "--pictures", type=Path, default=DOCS, help="folder of the pictures"
+        "--pictures", type=Path, default=ROOT / "docs", help="folder of the pictures"
+    )
+    parser.add_argument(
+        "--pages",
+        type=Path,
+        nargs="*",
+        default=PAGES,
+        help="pages that get the caption",
     )
     add_output_option(parser)
     return parser.parse_args()
@@ -132,12 +146,14 @@ def caption(result: dict[str, Any]) -> str:
     machine, runs = result["machine"], result["runs"]
     versions = machine["versions"]
     libraries = dict.fromkeys(run["library"] for run in runs)
+    load = machine["load_average"][0]
+    busy = f" with a load average of {load:.0f}" if load > BUSY else ""
     named = ", ".join(f"{NAMES[key][0]} {versions[NAMES[key][1]]}" for key in libraries)
     return (
         f"CPU seconds of a whole fit on one thread, data preparation included: "
         f"{runs[0]['rounds']} trees of depth 6, 256 bins, two classes, generated rows; "
-        f"the least of several fits that ran in turn. {machine['processor']}, Python "
-        f"{versions['python']}; {named}."
+        f"the least of several fits that ran in turn. {machine['processor']}{busy}, "
+        f"Python {versions['python']}; {named}."
     )
 
 
@@ -155,6 +171,9 @@ def main() -> None:
         path = arguments.pictures / f"fit-times-{theme}.svg"
         draw(result["runs"], theme, path)
         console.print(path, highlight=False)
+    text = textwrap.fill(caption(result), width=140)
+    for page in arguments.pages:
+        page.write_text(CAPTION.sub(lambda _: text, page.read_text()))
     console.print(caption(result), highlight=False)
 
 

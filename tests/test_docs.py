@@ -12,6 +12,7 @@ PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.P
 LONG = {
     "docs/dask.md",
     "docs/worked-trees.md",
+    "docs/tutorials/categories.md",
     "docs/tutorials/cluster.md",
     "docs/tutorials/first-model.md",
     "docs/tutorials/from-scikit-learn.md",

@@ -52,7 +52,17 @@ SCRIPTS = {
     ],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
     "picture": [
-        *("--rows", "3000", "--rounds", "3", "--repeats", "1", "--pictures", "HERE"),
+        *(
+            "--rows",
+            "3000",
+            "--rounds",
+            "3",
+            "--repeats",
+            "1",
+            "--pictures",
+            "HERE",
+            "--pages",
+        ),
         *("--libraries", "hornbeam", "xgboost"),
     ],
     "fit": [*FEW, "--rounds", "3", "--sets", "made-1k", "--libraries", "hornbeam"],
