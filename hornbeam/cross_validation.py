@@ -21,7 +21,13 @@ from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.features.matrix import DerivedMatrix, Recipe, derived, derived_fold
+from hornbeam.features.matrix import (
+    DerivedMatrix,
+    Recipe,
+    derived,
+    derived_fold,
+    expanded,
+)
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
@@ -310,6 +316,8 @@ def new_fold(
     p = Parameters.resolve(params)
     if isinstance(data, DerivedMatrix):
         recipe, data = data.recipe, data.raw
+    elif recipe is None:
+        data = expanded(data)
     needs_values = p.booster == "gblinear" or p.method() != "hist"
     if recipe is not None and preprocess is None and not needs_values:
         bins = derived_fold(

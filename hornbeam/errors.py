@@ -103,6 +103,7 @@ class ErrorCode(StrEnum):
     CATEGORICAL_NOT_ENABLED = auto()
     INVALID_FEATURE_FORMULA = auto()
     DERIVED_FEATURES_MISMATCH = auto()
+    UNKNOWN_TIME_ZONE = auto()
     INVALID_CATEGORY_CODE = auto()
     UNSEEN_CATEGORY = auto()
     UNSEEN_CATEGORY_CODE = auto()

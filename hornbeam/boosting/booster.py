@@ -29,6 +29,7 @@ from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names, check_types
 from hornbeam.errors import DataError, ErrorCode, ParameterError, require
+from hornbeam.features.matrix import expanded
 from hornbeam.files import replace_file
 from hornbeam.forest.dump import dump_model, join_dumps
 from hornbeam.forest.feature_map import FeatureMap
@@ -109,7 +110,7 @@ class Booster:
         else:
             self._configure(self.params, None)
             if cache:
-                self._learner.set_features(cache[0])
+                self._learner.set_features(expanded(cache[0]))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model.summary()})"

@@ -100,6 +100,10 @@ class DMatrix(MetaInfoAccessors):
     codec
         With a cache, codec of the bins: ``"raw"``, ``"nibble"`` (two bins per byte, for
         columns of few bins), ``"lz4"``, or ``"auto"``, the fastest for each column.
+    dates
+        ``"error"``: columns of dates and times are an error. ``"expand"``: trees split
+        on year, month, day, weekday and hour, where they vary, on days since 1970, and
+        on the seconds of durations. The model computes them from the same columns.
     """
 
     #: The class of `info`.
@@ -132,6 +136,7 @@ class DMatrix(MetaInfoAccessors):
         cache: Folders | None = None,
         memory_limit: int | str | None = None,
         codec: str = "auto",
+        dates: str = "error",
     ) -> None:
         if data_split_mode != DataSplitMode.ROW:
             raise DataError(
@@ -164,6 +169,7 @@ class DMatrix(MetaInfoAccessors):
             enable_categorical=enable_categorical,
             content=options is not None,
             needs_columns=self._needs_columns,
+            dates=dates,
         )
         self._fill(table, nthread, sketch, options)
         self.info.set(fields)
@@ -221,6 +227,8 @@ class DMatrix(MetaInfoAccessors):
         #: The formulas of the last columns, as a model keeps them; None: all columns
         #: are those of the container (see `hornbeam.features`).
         self.derived: Any = None
+        #: The matrix with the parts of times as derived features, once it was made.
+        self.expansion: Any = None
         #: The cuts of the tree method ``approx``, if the matrix was trained with it.
         self.tree_cuts: PerTreeCuts | None = None
 
