@@ -20,7 +20,7 @@ from hornbeam.callbacks import EarlyStopping, EvaluationMonitor, TrainingCallbac
 from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.features.matrix import (
     DerivedMatrix,
     Recipe,
@@ -39,6 +39,7 @@ Rows: TypeAlias = NDArray[np.intp]
 Preprocess: TypeAlias = Callable[[DMatrix, DMatrix, dict[str, Any]], Any]
 
 
+@short_traceback
 def cv(
     params: ParameterSource,
     dtrain: DMatrix,

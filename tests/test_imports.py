@@ -35,7 +35,7 @@ LAYERS = [
     ["kernels.sources"],
     ["params"],
     ["memory", "cpu_count"],
-    ["cgroups", "errors", "files", "lazy"],
+    ["cgroups", "errors", "files", "lazy", "log"],
 ]
 # The interfaces of backends, rows and clusters, and the factory of backends.
 PUBLIC_BACKENDS = {

@@ -24,7 +24,7 @@ from hornbeam.data.row_blocks import as_csr, count_entries
 from hornbeam.data.saved import save_table
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.errors import DataError, ErrorCode, short_traceback
 from hornbeam.lazy import extension
 from hornbeam.params import Parameters
 
@@ -113,6 +113,7 @@ class DMatrix(MetaInfoAccessors):
     #: Whether features without columns are an error.
     _needs_columns = True
 
+    @short_traceback
     def __init__(
         self,
         data: Any,

@@ -13,7 +13,6 @@ import fcntl
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.files import remove_abandoned
+from hornbeam.log import LOGGER
 from hornbeam.memory import in_words
 
 __all__ = [
@@ -211,11 +211,11 @@ class FolderLock:
             if not is_noticed and time.monotonic() - begin > _NOTICE_SECONDS:
                 is_noticed = True
                 place = str(self._paths[0].parent)
-                sys.stderr.write(
-                    f"hornbeam: waiting for another process (or matrix) that makes "
-                    f"the cache in {place!r}\n"
+                LOGGER.info(
+                    "waiting for another process (or matrix) that makes the cache in "
+                    "%r",
+                    place,
                 )
-                sys.stderr.flush()
             time.sleep(_RETRY_SECONDS)
 
     def try_lock(self, *, exclusive: bool) -> bool:

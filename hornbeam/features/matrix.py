@@ -19,7 +19,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import listed
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.features.dates import ALWAYS, part_of, parts_of
 from hornbeam.features.derived import DerivedFeatures, DerivedTable, as_column
 from hornbeam.features.formulas import TrainingRows, names_of, parse, times_of
@@ -63,6 +63,7 @@ class Recipe(NamedTuple):
         return Recipe(tuple(formulas), tuple(sorted(replaced)), self.seed)
 
 
+@short_traceback
 def derive(
     data: DMatrix,
     formulas: Sequence[str],

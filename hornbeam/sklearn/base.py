@@ -17,7 +17,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ErrorCode, ModelFileError
+from hornbeam.errors import DataError, ErrorCode, HornbeamError, ModelFileError
 from hornbeam.export import save
 from hornbeam.features.formulas import names_of
 
@@ -154,14 +154,18 @@ class ModelEstimator(BaseEstimator):
     ) -> npt.NDArray[np.float32]:
         """Return the booster's predictions, ``"value"`` or ``"margin"``."""
         booster = self.get_booster()
-        return booster.inplace_predict(
-            self._validate_features(X, reset=False) if validate_features else X,
-            iteration_range=self._get_iteration_range(iteration_range),
-            predict_type=predict_type,
-            missing=self.missing,
-            validate_features=False,
-            base_margin=base_margin,
-        )
+        try:
+            return booster.inplace_predict(
+                self._validate_features(X, reset=False) if validate_features else X,
+                iteration_range=self._get_iteration_range(iteration_range),
+                predict_type=predict_type,
+                missing=self.missing,
+                validate_features=False,
+                base_margin=base_margin,
+            )
+        except HornbeamError as error:
+            error.shorten()
+            raise
 
     def _get_iteration_range(
         self, iteration_range: IterationRange | None

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hornbeam.bagging import Bags, train_bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.errors import DataError, ErrorCode, short_traceback
 from hornbeam.features.proposals import FeatureOptions
 from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
@@ -240,6 +240,7 @@ class BoostingEstimator(HeldOutEstimator):
     def _create_dmatrix(self, X: Any, **fields: Any) -> Any:
         return super()._create_dmatrix(X, dates=self.dates, **fields)
 
+    @short_traceback
     def fit(
         self,
         X: Any,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
+from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError, short_traceback
 from hornbeam.sklearn.custom_functions import metric_of
 from hornbeam.xgboost._typing import IterationRange
 from hornbeam.xgboost.booster import Booster
@@ -69,6 +69,7 @@ class XGBModel(XGBParameters):
 
     # Training
 
+    @short_traceback
     @deprecate_positional_args
     def fit(
         self,
