@@ -36,6 +36,7 @@ LAYERS = [
     ["params"],
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy", "log"],
+    ["system"],
 ]
 # The interfaces of backends, rows and clusters, and the factory of backends.
 PUBLIC_BACKENDS = {
