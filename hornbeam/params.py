@@ -30,6 +30,9 @@ __all__ = [
 #: JSON.
 ATTRIBUTE = "parameters"
 
+#: The model attribute in which estimators store their metadata, as XGBoost's do.
+ESTIMATOR = "scikit_learn"
+
 #: Most classes or targets: arrays of this size are allocated before any tree is grown
 #: or read.
 MAX_OUTPUTS = 1 << 20

@@ -35,7 +35,8 @@ LAYERS = [
     ["kernels.sources"],
     ["params"],
     ["memory", "cpu_count"],
-    ["cgroups", "errors", "files", "lazy"],
+    ["cgroups", "errors", "files", "lazy", "log"],
+    ["system"],
 ]
 # The interfaces of backends, rows and clusters, and the factory of backends.
 PUBLIC_BACKENDS = {
