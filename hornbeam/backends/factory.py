@@ -12,6 +12,8 @@ from hornbeam.backends.hist import HistogramBackend
 from hornbeam.backends.interface import Backend
 from hornbeam.backends.margin_rows import LeafRows, LinearRows
 from hornbeam.backends.memory_plan import plan_memory
+from hornbeam.backends.opencl.devices import find_device
+from hornbeam.backends.opencl.rows import OpenCLRows
 from hornbeam.backends.row_state import gradient_type
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.sparse import SparseBackend
@@ -62,7 +64,7 @@ def create_backend(
     Parameters
     ----------
     device
-        ``"cpu"``.
+        ``"cpu"``, or what `hornbeam.backends.opencl.devices.find_device` takes.
     bins
         Of the rows.
     targets, weights
@@ -81,7 +83,17 @@ def create_backend(
         Number of gradient columns that the splits of multi-output trees are searched
         by; 0: trees have one output.
     """
-    assert device == "cpu", device
+    if device != "cpu":
+        team = take_team(threads)
+        own_rows = OpenCLRows(
+            _for_device(device, bins, multi_output_columns),
+            targets,
+            weights,
+            margins,
+            team,
+            find_device(device),
+        )
+        return HistogramBackend(own_rows, team, max_histograms)
     if isinstance(bins, SortedColumns):
         return ExactBackend(bins, targets, weights, margins, take_team(threads))
     if isinstance(bins, SparseBins) or (
@@ -111,6 +123,32 @@ def create_backend(
         multi_output_columns=multi_output_columns,
     )
     return HistogramBackend(rows, team, max_histograms)
+
+
+def _for_device(
+    device: str,
+    bins: DenseBins | SparseBins | ExternalBins | SortedColumns | PerTreeBins,
+    multi_output_columns: int,
+) -> DenseBins | PerTreeBins:
+    """Return the bins, or raise a `ParameterError` if they cannot be on a device."""
+    refused = None
+    if isinstance(bins, SortedColumns):
+        refused = "tree_method='exact' and sketch_scope='local' sort values"
+    elif isinstance(bins, ExternalBins):
+        refused = "the matrix is in external memory"
+    elif isinstance(bins, SparseBins) or (
+        isinstance(bins, PerTreeBins) and bins.is_sparse
+    ):
+        refused = "of a matrix so sparse only the stored entries have bins"
+    elif multi_output_columns > 0:
+        refused = "multi_strategy='multi_output_tree' grows trees of several outputs"
+    else:
+        return bins
+    raise ParameterError(
+        f"device={device!r} grows trees of one output on binned rows in memory, and "
+        f"{refused}; leave device out, the model is the same",
+        code=ErrorCode.UNSUPPORTED_COMBINATION,
+    )
 
 
 def create_rows(

@@ -1,0 +1,254 @@
+"""Memory of a device, its kernels, and the queue of what it has to do.
+
+Calls return at once; the device works in the order of the calls. Only `read` waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.opencl.devices import Device, Options, opencl
+from hornbeam.errors import DeviceError, ErrorCode
+from hornbeam.memory import in_words
+
+__all__ = ["TILE_ROWS", "Buffer", "DeviceQueue", "tiles_of"]
+
+#: A buffer of pyopencl.
+Buffer = Any
+
+#: The sources, in the order in which they are compiled as one program.
+_SOURCES = """
+    common.cl gradients.cl quantise.cl histogram.cl partition.cl leaves.cl
+""".split()
+#: Rows of a work-group in kernels that loop over rows.
+TILE_ROWS = 4096
+_SINGLE = np.dtype(np.float32)
+
+#: The seconds of each kernel, if it is set to an empty dictionary before a queue is
+#: made: then the device measures them.
+kernel_seconds: dict[str, float] | None = None
+
+
+def tiles_of(rows: Any) -> Any:
+    """Return the number of tiles of this many rows, a number or an array of them."""
+    return -(-rows // TILE_ROWS)
+
+
+@cache
+def _context(device: Device) -> Any:
+    return opencl().Context([device.handle])
+
+
+@cache
+def _program(
+    device: Device, options: Options, bins: np.dtype[Any], reals: np.dtype[Any]
+) -> Any:
+    """Return the program, compiled for bins and gradients of these types."""
+    folder = files("hornbeam.backends.opencl") / "kernels"
+    source = "\n".join((folder / name).read_text() for name in _SOURCES)
+    settings = {
+        "GROUP_SIZE": options.group_size,
+        "TILE_ROWS": TILE_ROWS,
+        "BIN": "uchar" if bins.itemsize == 1 else "ushort",
+        "BINS_PER_WORD": 4 // bins.itemsize,
+        "REAL": "float" if reals.itemsize == 4 else "double",
+        "REAL_IS_DOUBLE": int(reals.itemsize == 8),
+    }
+    if options.long_atomics:
+        settings["LONG_ATOMICS"] = 1
+    program = opencl().Program(_context(device), source)
+    flags = [f"-D{name}={value}" for name, value in settings.items()]
+    return program.build(["-cl-std=CL1.2", *flags])
+
+
+class DeviceQueue:
+    """A queue of copies and kernels, and the memory that they use.
+
+    Parameters
+    ----------
+    device
+        Where they run.
+    options
+        How kernels are compiled.
+    bins
+        The type of bins: uint8 or uint16.
+
+    Raises
+    ------
+    DeviceError
+        From all methods: if the device has not enough memory, or if it fails.
+    """
+
+    def __init__(self, device: Device, options: Options, bins: np.dtype[Any]) -> None:
+        self.device, self.options, self._bins = device, options, bins
+        self._cl, self._allocated = opencl(), 0
+        properties = 0
+        if kernel_seconds is not None:
+            properties = self._cl.command_queue_properties.PROFILING_ENABLE
+        with self._naming("start"):
+            context = _context(device)
+            self._queue = self._cl.CommandQueue(context, properties=properties)
+        self._kernels: dict[tuple[str, np.dtype[Any]], Any] = {}
+        self._events: list[tuple[str, Any]] = []
+
+    @contextmanager
+    def _naming(self, action: str, n_bytes: int = 0) -> Iterator[None]:
+        """Raise errors of the device as a `DeviceError` that names the `action`."""
+        cl = self._cl
+        try:
+            yield
+        except cl.Error as error:
+            status = cl.status_code.to_string(error.code, "error %d")
+            device = self.device
+            named = f"device={device.name!r} ({device.title})"
+            rest = (
+                "; what was trained before stays: call again with device='cpu', whose "
+                "model is the same"
+            )
+            if "ALLOCATION" in status or "OUT_OF" in status:
+                raise DeviceError(
+                    f"{named} has not enough memory to {action}: it has "
+                    f"{in_words(device.memory)}, of which this training holds "
+                    f"{in_words(self._allocated)}, and needs {in_words(n_bytes)} "
+                    f"more ({status}){rest}",
+                    code=ErrorCode.DEVICE_OUT_OF_MEMORY,
+                    needed=self._allocated + n_bytes,
+                    available=device.memory,
+                ) from error
+            raise DeviceError(
+                f"{named} failed to {action} ({status}){rest}",
+                code=ErrorCode.DEVICE_FAILED,
+            ) from error
+
+    def check_memory(self, n_bytes: int, largest: int) -> None:
+        """Raise a `DeviceError` if buffers of this size in all do not fit.
+
+        `largest` is the size of the largest.
+        """
+        device = self.device
+        if n_bytes <= device.memory and largest <= device.largest_buffer:
+            return
+        raise DeviceError(
+            f"training on device={device.name!r} ({device.title}) needs "
+            f"{in_words(n_bytes)} of its memory, in buffers of up to "
+            f"{in_words(largest)}, and it has {in_words(device.memory)}, in buffers of "
+            f"up to {in_words(device.largest_buffer)}; train with device='cpu', whose "
+            "model is the same, or on fewer rows or features",
+            code=ErrorCode.DEVICE_OUT_OF_MEMORY,
+            needed=n_bytes,
+            available=device.memory,
+        )
+
+    def empty(self, n_bytes: int) -> Buffer:
+        """Return a new buffer of at least one byte, without content."""
+        size = max(n_bytes, 1)
+        with self._naming("allocate a buffer", size):
+            buffer = self._cl.Buffer(
+                self._queue.context, self._cl.mem_flags.READ_WRITE, size
+            )
+        self._allocated += size
+        return buffer
+
+    def buffer_of(self, array: NDArray[Any]) -> Buffer:
+        """Return a new buffer that holds this array."""
+        buffer = self.empty(array.nbytes)
+        self.write(buffer, array)
+        return buffer
+
+    def list_of(self, array: NDArray[Any]) -> Buffer:
+        """Return a buffer of a short list that is an argument of one launch.
+
+        It is copied at once, so that neither side waits for the other.
+        """
+        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
+        if array.size == 0:
+            array = np.zeros(1, np.int64)
+        with self._naming("allocate a buffer", array.nbytes):
+            return self._cl.Buffer(
+                self._queue.context, flags, hostbuf=np.ascontiguousarray(array)
+            )
+
+    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Copy a contiguous array to the buffer."""
+        if array.size > 0:
+            with self._naming("take an array"):
+                self._cl.enqueue_copy(self._queue, buffer, array, is_blocking=True)
+
+    def copy(
+        self, source: Buffer, target: Buffer, n_bytes: int, begin: int = 0
+    ) -> None:
+        """Copy the beginning of a buffer to another, from its byte `begin` on."""
+        if n_bytes > 0:
+            with self._naming("copy a buffer"):
+                self._cl.enqueue_copy(
+                    self._queue, target, source, byte_count=n_bytes, dst_offset=begin
+                )
+
+    def zero(self, buffer: Buffer, n_bytes: int) -> None:
+        """Fill the beginning of a buffer with zeros."""
+        if n_bytes > 0:
+            with self._naming("clear a buffer"):
+                self._cl.enqueue_fill_buffer(
+                    self._queue, buffer, np.zeros(1, np.int32), 0, n_bytes
+                )
+
+    def read(self, buffer: Buffer, out: NDArray[Any]) -> NDArray[Any]:
+        """Wait, and copy the beginning of a buffer to `out`, which is returned."""
+        if out.size > 0:
+            with self._naming("finish its work"):
+                self._cl.enqueue_copy(self._queue, out, buffer, is_blocking=True)
+        self._note_times()
+        return out
+
+    def run(
+        self,
+        name: str,
+        groups: int | tuple[int, int],
+        *arguments: Any,
+        reals: np.dtype[Any] = _SINGLE,
+    ) -> None:
+        """Start a kernel with this number of work-groups, in one or two dimensions.
+
+        Arguments are buffers, NumPy scalars, and local memory by its bytes as an int.
+        `reals` is the type of gradients, if the kernel reads or writes any.
+        """
+        counts = groups if isinstance(groups, tuple) else (groups,)
+        if min(counts) == 0:
+            return
+        size, kernel = self.options.group_size, self._kernels.get((name, reals))
+        with self._naming(f"run the kernel {name}"):
+            if kernel is None:
+                program = _program(self.device, self.options, self._bins, reals)
+                kernel = self._cl.Kernel(program, name)
+                self._kernels[name, reals] = kernel
+            local = self._cl.LocalMemory
+            event = kernel(
+                self._queue,
+                (counts[0] * size, *counts[1:]),
+                (size, *(1 for _ in counts[1:])),
+                *(local(own) if type(own) is int else own for own in arguments),
+            )
+        if kernel_seconds is not None:
+            self._events.append((name, event))
+
+    def _note_times(self) -> None:
+        if kernel_seconds is None:
+            return
+        for name, event in self._events:
+            event.wait()
+            seconds = 1e-9 * (event.profile.end - event.profile.start)
+            kernel_seconds[name] = kernel_seconds.get(name, 0.0) + seconds
+        self._events.clear()
+
+    def finish(self) -> None:
+        """Wait until all is done."""
+        with self._naming("finish its work"):
+            self._queue.finish()
+        self._note_times()
