@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.opencl.devices import Device, Options, opencl
+from hornbeam.backends.opencl.devices import Device, opencl
 from hornbeam.errors import DeviceError, ErrorCode
 from hornbeam.memory import in_words
 
-__all__ = ["TILE_ROWS", "Buffer", "DeviceQueue", "tiles_of"]
+__all__ = ["TILE_ROWS", "Buffer", "DeviceQueue", "check_memory", "tiles_of"]
 
 #: A buffer of pyopencl.
 Buffer = Any
@@ -41,27 +41,44 @@ def tiles_of(rows: Any) -> Any:
     return -(-rows // TILE_ROWS)
 
 
+def check_memory(device: Device, n_bytes: int, largest: int) -> None:
+    """Raise a `DeviceError` if buffers of this size in all do not fit.
+
+    `largest` is the size of the largest.
+    """
+    if n_bytes <= device.memory and largest <= device.largest_buffer:
+        return
+    raise DeviceError(
+        f"training on device={device.name!r} ({device.title}) needs "
+        f"{in_words(n_bytes)} of its memory, in buffers of up to "
+        f"{in_words(largest)}, and it has {in_words(device.memory)}, in buffers of "
+        f"up to {in_words(device.largest_buffer)}; train with device='cpu', whose "
+        "model is the same, or on fewer rows or features",
+        code=ErrorCode.DEVICE_OUT_OF_MEMORY,
+        needed=n_bytes,
+        available=device.memory,
+    )
+
+
 @cache
 def _context(device: Device) -> Any:
     return opencl().Context([device.handle])
 
 
 @cache
-def _program(
-    device: Device, options: Options, bins: np.dtype[Any], reals: np.dtype[Any]
-) -> Any:
+def _program(device: Device, bins: np.dtype[Any], reals: np.dtype[Any]) -> Any:
     """Return the program, compiled for bins and gradients of these types."""
     folder = files("hornbeam.backends.opencl") / "kernels"
     source = "\n".join((folder / name).read_text() for name in _SOURCES)
     settings = {
-        "GROUP_SIZE": options.group_size,
+        "GROUP_SIZE": device.options.group_size,
         "TILE_ROWS": TILE_ROWS,
         "BIN": "uchar" if bins.itemsize == 1 else "ushort",
         "BINS_PER_WORD": 4 // bins.itemsize,
         "REAL": "float" if reals.itemsize == 4 else "double",
         "REAL_IS_DOUBLE": int(reals.itemsize == 8),
     }
-    if options.long_atomics:
+    if device.options.long_atomics:
         settings["LONG_ATOMICS"] = 1
     program = opencl().Program(_context(device), source)
     flags = [f"-D{name}={value}" for name, value in settings.items()]
@@ -75,10 +92,11 @@ class DeviceQueue:
     ----------
     device
         Where they run.
-    options
-        How kernels are compiled.
+
+    Attributes
+    ----------
     bins
-        The type of bins: uint8 or uint16.
+        The type of bins in kernels that are started next: uint8 or uint16.
 
     Raises
     ------
@@ -86,8 +104,8 @@ class DeviceQueue:
         From all methods: if the device has not enough memory, or if it fails.
     """
 
-    def __init__(self, device: Device, options: Options, bins: np.dtype[Any]) -> None:
-        self.device, self.options, self._bins = device, options, bins
+    def __init__(self, device: Device) -> None:
+        self.device, self.bins = device, np.dtype(np.uint8)
         self._cl, self._allocated = opencl(), 0
         properties = 0
         if kernel_seconds is not None:
@@ -95,7 +113,7 @@ class DeviceQueue:
         with self._naming("start"):
             context = _context(device)
             self._queue = self._cl.CommandQueue(context, properties=properties)
-        self._kernels: dict[tuple[str, np.dtype[Any]], Any] = {}
+        self._kernels: dict[tuple[Any, ...], Any] = {}
         self._events: list[tuple[str, Any]] = []
 
     @contextmanager
@@ -112,7 +130,8 @@ class DeviceQueue:
                 "; what was trained before stays: call again with device='cpu', whose "
                 "model is the same"
             )
-            if "ALLOCATION" in status or "OUT_OF" in status:
+            lacking = "ALLOCATION", "OUT_OF", "BUFFER_SIZE"
+            if any(word in status for word in lacking):
                 raise DeviceError(
                     f"{named} has not enough memory to {action}: it has "
                     f"{in_words(device.memory)}, of which this training holds "
@@ -126,25 +145,6 @@ class DeviceQueue:
                 f"{named} failed to {action} ({status}){rest}",
                 code=ErrorCode.DEVICE_FAILED,
             ) from error
-
-    def check_memory(self, n_bytes: int, largest: int) -> None:
-        """Raise a `DeviceError` if buffers of this size in all do not fit.
-
-        `largest` is the size of the largest.
-        """
-        device = self.device
-        if n_bytes <= device.memory and largest <= device.largest_buffer:
-            return
-        raise DeviceError(
-            f"training on device={device.name!r} ({device.title}) needs "
-            f"{in_words(n_bytes)} of its memory, in buffers of up to "
-            f"{in_words(largest)}, and it has {in_words(device.memory)}, in buffers of "
-            f"up to {in_words(device.largest_buffer)}; train with device='cpu', whose "
-            "model is the same, or on fewer rows or features",
-            code=ErrorCode.DEVICE_OUT_OF_MEMORY,
-            needed=n_bytes,
-            available=device.memory,
-        )
 
     def empty(self, n_bytes: int) -> Buffer:
         """Return a new buffer of at least one byte, without content."""
@@ -222,12 +222,12 @@ class DeviceQueue:
         counts = groups if isinstance(groups, tuple) else (groups,)
         if min(counts) == 0:
             return
-        size, kernel = self.options.group_size, self._kernels.get((name, reals))
+        size, types = self.device.options.group_size, (self.bins, reals)
+        kernel = self._kernels.get((name, *types))
         with self._naming(f"run the kernel {name}"):
             if kernel is None:
-                program = _program(self.device, self.options, self._bins, reals)
-                kernel = self._cl.Kernel(program, name)
-                self._kernels[name, reals] = kernel
+                kernel = self._cl.Kernel(_program(self.device, *types), name)
+                self._kernels[name, *types] = kernel
             local = self._cl.LocalMemory
             event = kernel(
                 self._queue,
@@ -246,9 +246,3 @@ class DeviceQueue:
             seconds = 1e-9 * (event.profile.end - event.profile.start)
             kernel_seconds[name] = kernel_seconds.get(name, 0.0) + seconds
         self._events.clear()
-
-    def finish(self) -> None:
-        """Wait until all is done."""
-        with self._naming("finish its work"):
-            self._queue.finish()
-        self._note_times()

@@ -20,7 +20,7 @@ from hornbeam.backends.opencl.devices import Device
 from hornbeam.backends.opencl.gradients import DeviceGradients
 from hornbeam.backends.opencl.mirror import Mirror
 from hornbeam.backends.opencl.partition import DevicePartition
-from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
+from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, check_memory, tiles_of
 from hornbeam.binning.layout import DenseBins, HistogramLayout, PerTreeBins
 from hornbeam.kernels.layout import BLOCK_ROWS
 from hornbeam.kernels.linear_leaves import NodeTerms
@@ -70,13 +70,16 @@ class OpenCLRows(MemoryRows):
         self._device, self._weights = device, weights
         self._queue: DeviceQueue | None = None
         super().__init__(bins, targets, weights, margins, team)
+        if self._queue is None:
+            self._start()
 
     def _use_bins(self, bins: DenseBins) -> HistogramLayout:
         layout, kind = bins.layout, bins.by_feature.dtype
         self._check_memory(layout, kind)
-        if self._queue is None or self._bin_type != kind:
-            self._start_queue(kind)
+        if self._queue is None:
+            self._start()
         queue, n_rows = self.queue, self.n_rows
+        queue.bins = kind
         n_columns = layout.n_columns
         self._bins_per_word = 4 // kind.itemsize
         self._row_words = -(-n_columns // self._bins_per_word)
@@ -103,10 +106,9 @@ class OpenCLRows(MemoryRows):
         assert self._queue is not None
         return self._queue
 
-    def _start_queue(self, kind: np.dtype[Any]) -> None:
-        """Allocate what does not depend on the bins, whose type is `kind`."""
-        self._bin_type = kind
-        queue = self._queue = DeviceQueue(self._device, self._device.options, kind)
+    def _start(self) -> None:
+        """Start the queue, and allocate what does not depend on the bins."""
+        queue = self._queue = DeviceQueue(self._device)
         state, n_rows = self._state, self.n_rows
         self._margins = Mirror(queue, state.margins)
         self._gradients = DeviceGradients(queue, state, self._margins)
@@ -121,12 +123,13 @@ class OpenCLRows(MemoryRows):
         words = -(-layout.n_columns * kind.itemsize // 4)
         by_row = 4 * words * n_rows
         by_feature = layout.n_columns * kind.itemsize * n_rows
-        # Row lists, their sides, packed gradients and leaves; margins and gradients.
+        # Row lists, their sides, packed gradients and leaves; then what the host has.
         lists = (8 + 4 + 1 + 8 + 4) * n_rows
-        state = 8 * gradients.size + 2 * gradients.nbytes
+        rows = self._state.rows
+        state = rows.margins.nbytes + rows.targets.nbytes + rows.weights.nbytes
+        state += 2 * gradients.nbytes
         largest = max(by_row, by_feature, 8 * n_rows)
-        queue = DeviceQueue(self._device, self._device.options, kind)
-        queue.check_memory(by_row + by_feature + lists + state, largest)
+        check_memory(self._device, by_row + by_feature + lists + state, largest)
 
     # The gradients of a round
 
@@ -355,6 +358,3 @@ class OpenCLRows(MemoryRows):
     def set_margins(self, margins: NDArray[np.float64]) -> None:
         super().set_margins(margins)
         self._margins.written_on_host()
-
-    def close(self) -> None:
-        self.queue.finish()
