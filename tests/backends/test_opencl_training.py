@@ -13,6 +13,7 @@ import pytest
 from pocl import NAME
 
 import hornbeam
+from hornbeam.backends.opencl.devices import opencl
 from hornbeam.errors import ErrorCode
 
 #: What a device refuses, each with one error.
@@ -147,3 +148,27 @@ def test_the_number_of_compute_units_does_not_matter(units):
         text=True,
     )
     assert process.returncode == 0, process.stdout
+
+
+def test_after_a_lost_device_training_goes_on_with_the_cpu(monkeypatch):
+    data, params = rows(), {"objective": "binary:logistic", "max_depth": 3}
+    booster = hornbeam.Booster({**params, "device": NAME}, [data])
+    booster.update(data, 0)
+    booster.update(data, 1)
+    before = booster.digest()
+
+    copy = opencl().enqueue_copy
+
+    def lose(queue, target, source, **options):
+        """Raise an error of OpenCL: no such part of a buffer is there to be copied."""
+        return copy(queue, target, source, **options, src_offset=1 << 60)
+
+    with monkeypatch.context() as lost:
+        lost.setattr(opencl(), "enqueue_copy", lose)
+        with pytest.raises(hornbeam.DeviceError, match="device='cpu'") as error:
+            booster.update(data, 2)
+    assert error.value.code == ErrorCode.DEVICE_FAILED
+    assert booster.digest() == before
+    booster.set_param("device", "cpu")
+    booster.update(data, 2)
+    assert booster.digest() == hornbeam.train(params, data, 3).digest()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.opencl.queue import TILE_ROWS, Buffer, DeviceQueue, tiles_of
+from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
 from hornbeam.kernels.layout import NODE_DTYPE
 from hornbeam.kernels.plan import enter_splits
 
@@ -109,16 +109,17 @@ class DevicePartition:
         self._n_known = 1
         if taken is None:
             queue.copy(self._every_row, self.rows, 4 * n_rows)
-            queue.write(self.extents, self._extents[: _ROOT + 1])
+            root = queue.list_of(self._extents[: _ROOT + 1])
+            queue.copy(root, self.extents, 16)
             return
         queue.copy(self._every_row, self.rows, 4 * n_rows, 4 * n_rows)
         node = np.zeros(1, _NODE)
         node["place"], node["side"], node["left"] = _ALL_ROWS, 1, _ROOT
-        mask = queue.buffer_of(taken)
-        tiles = tiles_of(n_rows)
+        tasks = _tasks(np.array([n_rows]))
         found = self._is_left, self._tile_lefts
-        queue.run("find_taken", tiles, mask, np.uint32(n_rows), *found)
-        self._move(queue.list_of(node), np.array([n_rows]))
+        mask = queue.list_of(taken)
+        queue.run("find_taken", len(tasks), mask, np.uint32(n_rows), *found)
+        self._move(queue.list_of(node), tasks, np.array([0, len(tasks)]))
 
     def apply_splits(
         self,
@@ -174,7 +175,7 @@ class DevicePartition:
         queue = self._queue
         nodes = queue.list_of(self._nodes(numbers, 1))
         sizes = self.most_rows(numbers)
-        tasks = _tasks(sizes)
+        tasks, first = _tasks(sizes), np.append(0, np.cumsum(tiles_of(sizes)))
         if len(tasks) > self._most_tiles:
             self._most_tiles = 2 * len(tasks)
             self._tile_lefts = queue.empty(4 * self._most_tiles)
@@ -191,20 +192,22 @@ class DevicePartition:
             self._is_left,
             self._tile_lefts,
         )
-        self._move(nodes, sizes)
+        self._move(nodes, tasks, first)
 
     def _sets_of(self, numbers: NDArray[np.intp]) -> tuple[Buffer, np.uint32]:
         """Return the bit sets of these nodes' splits, and the words of each."""
         return self._queue.list_of(self._lefts[numbers]), np.uint32(self._words)
 
-    def _move(self, nodes: Buffer, sizes: NDArray[np.int64]) -> None:
-        """Move the rows of nodes of these sizes to the sides that were found."""
-        queue, tasks = self._queue, _tasks(sizes)
-        first = np.append(0, np.cumsum(tiles_of(sizes))).astype(np.uint32)
-        tile_lefts, extents = self._tile_lefts, self.extents
-        queue.run(
-            "scan_tiles", sizes.size, nodes, queue.list_of(first), tile_lefts, extents
-        )
+    def _move(
+        self, nodes: Buffer, tasks: NDArray[np.int32], first: NDArray[np.int64]
+    ) -> None:
+        """Move the rows of nodes to the sides that were found.
+
+        `tasks` are the tiles of the nodes, and `first` the first task of each node.
+        """
+        queue, extents, tile_lefts = self._queue, self.extents, self._tile_lefts
+        first_task = queue.list_of(first.astype(np.uint32))
+        queue.run("scan_tiles", first.size - 1, nodes, first_task, tile_lefts, extents)
         queue.run(
             "move_rows",
             len(tasks),
@@ -283,9 +286,11 @@ class DevicePartition:
         self._queue.run(name, tiles_of(count), *before, *rows, *after)
 
 
-def _tasks(sizes: NDArray[np.int64], rows: int = TILE_ROWS) -> NDArray[np.int32]:
+def _tasks(sizes: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return each tile of each node of these sizes: (tiles, 2), node and tile."""
-    tiles = -(-sizes // rows)
-    nodes = np.repeat(np.arange(sizes.size), tiles)
+    tiles = tiles_of(sizes)
     first = np.cumsum(tiles) - tiles
-    return np.column_stack([nodes, np.arange(nodes.size) - first[nodes]]).astype("i4")
+    tasks = np.empty((int(tiles.sum()), 2), np.int32)
+    tasks[:, 0] = np.repeat(np.arange(sizes.size), tiles)
+    tasks[:, 1] = np.arange(len(tasks)) - first[tasks[:, 0]]
+    return tasks

@@ -5,8 +5,6 @@ Calls return at once; the device works in the order of the calls. Only `read` wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -30,6 +28,7 @@ _SOURCES = """
 #: Rows of a work-group in kernels that loop over rows.
 TILE_ROWS = 4096
 _SINGLE = np.dtype(np.float32)
+_ZERO = np.zeros(1, np.int32)
 
 #: The seconds of each kernel, if it is set to an empty dictionary before a queue is
 #: made: then the device measures them.
@@ -85,6 +84,51 @@ def _program(device: Device, bins: np.dtype[Any], reals: np.dtype[Any]) -> Any:
     return program.build(["-cl-std=CL1.2", *flags])
 
 
+class _Naming:
+    """Raises errors of a device as a `DeviceError` that names what was done."""
+
+    __slots__ = ("_action", "_allocated", "_device", "_kind", "_n_bytes")
+
+    def __init__(
+        self,
+        kind: type[Exception],
+        device: Device,
+        allocated: int,
+        n_bytes: int,
+        action: str,
+    ) -> None:
+        self._kind, self._device, self._action = kind, device, action
+        self._allocated, self._n_bytes = allocated, n_bytes
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        if not isinstance(error, self._kind):
+            return
+        device, n_bytes = self._device, self._n_bytes
+        status = opencl().status_code.to_string(getattr(error, "code", 0), "error %d")
+        named = f"device={device.name!r} ({device.title})"
+        rest = (
+            "; the rounds before this one are complete: go on with device='cpu', "
+            "whose model is the same"
+        )
+        if any(word in status for word in ("ALLOCATION", "OUT_OF", "BUFFER_SIZE")):
+            raise DeviceError(
+                f"{named} has not enough memory to {self._action}: it has "
+                f"{in_words(device.memory)}, of which this training has taken "
+                f"{in_words(self._allocated)}, and needs {in_words(n_bytes)} more "
+                f"({status}){rest}",
+                code=ErrorCode.DEVICE_OUT_OF_MEMORY,
+                needed=self._allocated + n_bytes,
+                available=device.memory,
+            ) from error
+        raise DeviceError(
+            f"{named} failed to {self._action} ({status}){rest}",
+            code=ErrorCode.DEVICE_FAILED,
+        ) from error
+
+
 class DeviceQueue:
     """A queue of copies and kernels, and the memory that they use.
 
@@ -116,44 +160,27 @@ class DeviceQueue:
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._events: list[tuple[str, Any]] = []
 
-    @contextmanager
-    def _naming(self, action: str, n_bytes: int = 0) -> Iterator[None]:
-        """Raise errors of the device as a `DeviceError` that names the `action`."""
-        cl = self._cl
-        try:
-            yield
-        except cl.Error as error:
-            status = cl.status_code.to_string(error.code, "error %d")
-            device = self.device
-            named = f"device={device.name!r} ({device.title})"
-            rest = (
-                "; what was trained before stays: call again with device='cpu', whose "
-                "model is the same"
-            )
-            lacking = "ALLOCATION", "OUT_OF", "BUFFER_SIZE"
-            if any(word in status for word in lacking):
-                raise DeviceError(
-                    f"{named} has not enough memory to {action}: it has "
-                    f"{in_words(device.memory)}, of which this training holds "
-                    f"{in_words(self._allocated)}, and needs {in_words(n_bytes)} "
-                    f"more ({status}){rest}",
-                    code=ErrorCode.DEVICE_OUT_OF_MEMORY,
-                    needed=self._allocated + n_bytes,
-                    available=device.memory,
-                ) from error
-            raise DeviceError(
-                f"{named} failed to {action} ({status}){rest}",
-                code=ErrorCode.DEVICE_FAILED,
-            ) from error
+    def _naming(self, action: str, n_bytes: int = 0) -> _Naming:
+        """Return what raises errors of the device with this action in their message.
+
+        `n_bytes` is the memory that it takes.
+        """
+        return _Naming(self._cl.Error, self.device, self._allocated, n_bytes, action)
 
     def empty(self, n_bytes: int) -> Buffer:
         """Return a new buffer of at least one byte, without content."""
-        size = max(n_bytes, 1)
+        size = max(n_bytes, 4)
         with self._naming("allocate a buffer", size):
             buffer = self._cl.Buffer(
                 self._queue.context, self._cl.mem_flags.READ_WRITE, size
             )
         self._allocated += size
+        return buffer
+
+    def zeros(self, n_bytes: int) -> Buffer:
+        """Return a new buffer of zeros."""
+        buffer = self.empty(n_bytes)
+        self.zero(buffer, n_bytes)
         return buffer
 
     def buffer_of(self, array: NDArray[Any]) -> Buffer:
@@ -195,9 +222,7 @@ class DeviceQueue:
         """Fill the beginning of a buffer with zeros."""
         if n_bytes > 0:
             with self._naming("clear a buffer"):
-                self._cl.enqueue_fill_buffer(
-                    self._queue, buffer, np.zeros(1, np.int32), 0, n_bytes
-                )
+                self._cl.enqueue_fill_buffer(self._queue, buffer, _ZERO, 0, n_bytes)
 
     def read(self, buffer: Buffer, out: NDArray[Any]) -> NDArray[Any]:
         """Wait, and copy the beginning of a buffer to `out`, which is returned."""

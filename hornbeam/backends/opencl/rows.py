@@ -174,7 +174,7 @@ class OpenCLRows(MemoryRows):
         self._is_wide = False
         queue = self.queue
         magnitudes = np.zeros((1, 2), np.int64)
-        sums = queue.buffer_of(magnitudes)
+        sums = queue.zeros(magnitudes.nbytes)
         rows = np.uint32(self.n_rows)
         self._quantise("quantise", 1.0 / scales[0], rows, self._packed, sums)
         return queue.read(sums, magnitudes)
@@ -296,7 +296,7 @@ class OpenCLRows(MemoryRows):
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
         sums = np.zeros((1, n_leaves, 2), np.int64)
-        on_device = self.queue.buffer_of(sums)
+        on_device = self.queue.zeros(sums.nbytes)
         (leaf_of,) = self._leaf_of.to_write()
         self._partition.mark_leaves(
             nodes,
