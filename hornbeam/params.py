@@ -151,10 +151,15 @@ class Parameters:
             ("gpu:N", r"gpu:[0-9]{1,4}"),
             ("cuda:N", r"cuda:[0-9]{1,4}"),
             ("opencl:P:D", r"opencl:[0-9]{1,4}:[0-9]{1,4}"),
+            (
+                "gpu:0+gpu:1",
+                r"(gpu|cuda|opencl:[0-9]{1,4}):[0-9]{1,4}([+](gpu|cuda|opencl:[0-9]{1,4}):[0-9]{1,4})+",
+            ),
         ),
         later=("sycl",),
         help="where trees are grown: gpu is the first GPU, cuda the first of NVIDIA, "
-        "opencl:P:D device D of OpenCL platform P; does not change the model",
+        "opencl:P:D device D of OpenCL platform P, and several with + share the rows; "
+        "does not change the model",
     )
     nthread: int = parameter(
         0,

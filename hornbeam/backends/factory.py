@@ -14,6 +14,7 @@ from hornbeam.backends.margin_rows import LeafRows, LinearRows
 from hornbeam.backends.memory_plan import plan_memory
 from hornbeam.backends.opencl.devices import find_device
 from hornbeam.backends.opencl.rows import OpenCLRows
+from hornbeam.backends.opencl.split_rows import SplitRows
 from hornbeam.backends.row_state import gradient_type
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.sparse import SparseBackend
@@ -64,7 +65,8 @@ def create_backend(
     Parameters
     ----------
     device
-        ``"cpu"``, or what `hornbeam.backends.opencl.devices.find_device` takes.
+        ``"cpu"``, or what `hornbeam.backends.opencl.devices.find_device` takes; several
+        of these with ``+`` between them share the rows.
     bins
         Of the rows.
     targets, weights
@@ -85,14 +87,16 @@ def create_backend(
     """
     if device != "cpu":
         team = take_team(threads)
-        own_rows = OpenCLRows(
-            _for_device(device, bins, multi_output_columns),
-            targets,
-            weights,
-            margins,
-            team,
-            find_device(device),
-        )
+        own_bins = _for_device(device, bins, multi_output_columns)
+        found = [find_device(name) for name in device.split("+")]
+        state = targets, weights, margins, team
+        own_rows: OpenCLRows | SplitRows
+        if len(found) == 1:
+            own_rows = OpenCLRows(own_bins, *state, found[0])
+        elif isinstance(own_bins, DenseBins):
+            own_rows = SplitRows(own_bins, *state, found)
+        else:
+            raise _refused(device, "tree_method='approx' bins the rows for each tree")
         return HistogramBackend(own_rows, team, max_histograms)
     if isinstance(bins, SortedColumns):
         return ExactBackend(bins, targets, weights, margins, take_team(threads))
@@ -144,9 +148,15 @@ def _for_device(
         refused = "multi_strategy='multi_output_tree' grows trees of several outputs"
     else:
         return bins
-    raise ParameterError(
-        f"device={device!r} grows trees of one output on binned rows in memory, and "
-        f"{refused}; leave device out, the model is the same",
+    raise _refused(device, refused)
+
+
+def _refused(device: str, reason: str) -> ParameterError:
+    """Return the error of what cannot be on a device."""
+    several = "several devices grow" if "+" in device else "it grows"
+    return ParameterError(
+        f"device={device!r}: {several} trees of one output on binned rows in memory, "
+        f"and {reason}; leave device out, the model is the same",
         code=ErrorCode.UNSUPPORTED_COMBINATION,
     )
 

@@ -48,6 +48,8 @@ class OpenCLRows(MemoryRows):
         As for `MemoryRows`.
     device
         That the rows are on.
+    spans
+        As for `MemoryRows`.
 
     Raises
     ------
@@ -66,10 +68,11 @@ class OpenCLRows(MemoryRows):
         margins: NDArray[Any],
         team: Team,
         device: Device,
+        spans: NDArray[np.int64] | None = None,
     ) -> None:
         self._device, self._weights = device, weights
         self._queue: DeviceQueue | None = None
-        super().__init__(bins, targets, weights, margins, team)
+        super().__init__(bins, targets, weights, margins, team, spans)
         if self._queue is None:
             self._start()
 
