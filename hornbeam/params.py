@@ -122,6 +122,8 @@ def parameter(
     return field(default=default, metadata={"rule": rule})
 
 
+#: A device with its number, as a regular expression.
+_DEVICE = r"(gpu|cuda|opencl:[0-9]{1,4}):[0-9]{1,4}"
 #: The tree method of each updater that grows trees.
 _GROWERS = {
     "grow_quantile_histmaker": "hist",
@@ -151,10 +153,7 @@ class Parameters:
             ("gpu:N", r"gpu:[0-9]{1,4}"),
             ("cuda:N", r"cuda:[0-9]{1,4}"),
             ("opencl:P:D", r"opencl:[0-9]{1,4}:[0-9]{1,4}"),
-            (
-                "gpu:0+gpu:1",
-                r"(gpu|cuda|opencl:[0-9]{1,4}):[0-9]{1,4}([+](gpu|cuda|opencl:[0-9]{1,4}):[0-9]{1,4})+",
-            ),
+            ("gpu:0+gpu:1", rf"{_DEVICE}([+]{_DEVICE})+"),
         ),
         later=("sycl",),
         help="where trees are grown: gpu is the first GPU, cuda the first of NVIDIA, "

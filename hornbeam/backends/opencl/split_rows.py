@@ -53,7 +53,7 @@ class SplitRows(Rows):
         self._parts = [
             OpenCLRows(
                 DenseBins(bins.by_feature[:, run], bins.by_row[:0], bins.layout),
-                targets[:, run],
+                np.ascontiguousarray(targets[:, run]),
                 None if weights is None else weights[run],
                 np.ascontiguousarray(margins[:, run]),
                 team,
@@ -85,10 +85,8 @@ class SplitRows(Rows):
     def count_size_classes(
         self, output: int, hessian_weight: float
     ) -> NDArray[np.int64]:
-        counts = [
-            part.count_size_classes(output, hessian_weight) for part in self._parts
-        ]
-        return np.add.reduce(counts)
+        given = output, hessian_weight
+        return np.add.reduce([part.count_size_classes(*given) for part in self._parts])
 
     def begin_tree(
         self,
