@@ -17,7 +17,7 @@
 // the integer in the lowest bits. No conversion is needed, so compilers vectorise it.
 #define ROUND 6755399441055744.0
 
-inline long round_long(double value)
+static inline long round_long(double value)
 {
     return as_long(value + ROUND) - as_long(ROUND);
 }
@@ -45,7 +45,7 @@ typedef struct {
 
 // Adds to a number that other groups add to as well. The sums of two halves are right
 // in the end, since the carry of the lower one is added to the upper one.
-inline void add_long(__global long* sum, long value)
+static inline void add_long(__global long* sum, long value)
 {
 #if defined(LONG_ATOMICS)
     atom_add(sum, value);
@@ -61,7 +61,7 @@ inline void add_long(__global long* sum, long value)
 }
 
 // The same for a number in local memory.
-inline void add_local_long(__local long* sum, long value)
+static inline void add_local_long(__local long* sum, long value)
 {
 #if GROUP_SIZE == 1
     *sum += value;
@@ -79,7 +79,7 @@ inline void add_local_long(__local long* sum, long value)
 }
 
 // Adds the values of all work-items of the group to *sum.
-inline void add_of_group(__global long* sum, long value, __local long* scratch)
+static inline void add_of_group(__global long* sum, long value, __local long* scratch)
 {
     int item = get_local_id(0);
     scratch[item] = value;
@@ -95,7 +95,7 @@ inline void add_of_group(__global long* sum, long value, __local long* scratch)
 
 // Returns the sum of the values of the work-items before this one, and that of all in
 // *total (Hillis and Steele 1986).
-inline uint scan_group(uint value, __local uint* scratch, uint* total)
+static inline uint scan_group(uint value, __local uint* scratch, uint* total)
 {
 #if GROUP_SIZE == 1
     *total = value;

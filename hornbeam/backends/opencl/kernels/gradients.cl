@@ -2,7 +2,7 @@
 // whose formulas and bits these have.
 
 // e**x from additions, multiplications and a shift, in the order of `maths.exp`.
-inline double exp_of(double x)
+static inline double exp_of(double x)
 {
     x = min(max(x, -708.0), 709.0);
     double shifted = x * 1.4426950408889634 + ROUND;
@@ -34,7 +34,7 @@ inline double exp_of(double x)
 #endif
 
 // The float32 g and h of a row, times its weight, and the largest of them.
-inline void finish_row(
+static inline void finish_row(
     uint i, float g, float h, double target, double positive_weight,
     __global const double* weights, uint is_weighted,
     __global REAL* gradients, __global REAL* hessians, long* most_g, long* most_h)
@@ -50,7 +50,7 @@ inline void finish_row(
 }
 
 // Writes the largest of the values of a group.
-inline void write_largest(__global long* largest, long value, __local long* scratch)
+static inline void write_largest(__global long* largest, long value, __local long* scratch)
 {
     int item = get_local_id(0);
     scratch[item] = value;

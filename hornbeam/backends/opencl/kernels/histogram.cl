@@ -70,7 +70,7 @@ KERNEL void transpose(
 // a word's columns stay in registers.
 #define CHUNK_ROWS 512
 
-inline void add_chunk(
+static inline void add_chunk(
     __global const uint* own, const ulong* starts, const long* pairs, uint count,
     Word place, __local long* restrict cells)
 {
@@ -101,7 +101,7 @@ inline void add_chunk(
 // Packed sums: g in the high 32 bits of a bin and h in the low ones, where neither can
 // overflow. Two atomic additions of 32 bits may take the place of one, as the sum of h
 // has no carry.
-inline void add_packed(__local long* cell, long pair)
+static inline void add_packed(__local long* cell, long pair)
 {
 #ifdef LONG_ATOMICS
     atom_add(cell, pair);
@@ -140,7 +140,7 @@ KERNEL void build_packed(
         uint row = own_rows[i];
         long pair = packed[row];
         __global const uint* own = by_row + (ulong)row * words;
-        int w = GROUP_SIZE > 1 ? item % n_words : 0;
+        int w = item % n_words;
         for (int k = 0; k < n_words; k++) {
             __global const Word* place = own_words + w;
             uint word = own[place->word];
@@ -175,7 +175,7 @@ KERNEL void build_wide(
         uint row = own_rows[i];
         long2 pair = wide[row];
         __global const uint* own = by_row + (ulong)row * words;
-        int w = GROUP_SIZE > 1 ? item % n_words : 0;
+        int w = item % n_words;
         for (int k = 0; k < n_words; k++) {
             __global const Word* place = own_words + w;
             uint word = own[place->word];

@@ -7,7 +7,7 @@
 
 #define RUN_ROWS (TILE_ROWS / GROUP_SIZE)
 
-inline int goes_left(__global const Node* node, __global const ulong* lefts, uint bin)
+static inline int goes_left(__global const Node* node, __global const ulong* lefts, uint bin)
 {
     if (node->is_categorical)
         return (lefts[bin >> 6] >> (bin & 63)) & 1;
