@@ -5,18 +5,19 @@ document.addEventListener("DOMContentLoaded", () => {
   if (!field) return;
   const rows = [...document.querySelectorAll("#parameters tbody tr")];
   const none = document.getElementById("no-parameter");
+  const named = 'td:not([data-column="default"]) code';
   const names = new Map(
     rows.map((row) => [
       row,
-      new Set([...row.querySelectorAll("code")].map((code) => code.textContent)),
+      new Set([...row.querySelectorAll(named)].map((code) => code.textContent)),
     ]),
   );
   const find = () => {
     const typed = field.value.trim().toLowerCase();
     const words = typed.split(/\s+/);
-    const named = rows.filter((row) => names.get(row).has(typed));
-    const found = named.length
-      ? named
+    const exact = rows.filter((row) => names.get(row).has(typed));
+    const found = exact.length
+      ? exact
       : rows.filter((row) => {
           const text = row.textContent.toLowerCase();
           return words.every((word) => text.includes(word));
