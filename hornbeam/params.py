@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import numbers
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -29,6 +30,9 @@ __all__ = [
 #: The model attribute in which the command line stores the training parameters, as
 #: JSON.
 ATTRIBUTE = "parameters"
+
+#: The model attribute in which estimators store their metadata, as XGBoost's do.
+ESTIMATOR = "scikit_learn"
 
 #: Most classes or targets: arrays of this size are allocated before any tree is grown
 #: or read.
@@ -60,12 +64,14 @@ class _Rule:
     choices: tuple[Any, ...] = ()
     later: tuple[str, ...] = ()
     synonyms: tuple[tuple[str, str], ...] = ()
+    forms: tuple[tuple[str, str], ...] = ()
 
     @property
     def range(self) -> str:
         """The allowed values in words; "" if all values of the type are allowed."""
         if self.choices:
-            return " or ".join(map(repr, self.choices))
+            forms = [form for form, _ in self.forms]
+            return " or ".join(map(repr, [*self.choices, *forms]))
         if self.low is None:
             return ""
         low = _bound(self.low)
@@ -79,7 +85,10 @@ class _Rule:
 
     def allows(self, value: Any) -> bool:
         if self.choices:
-            return value in self.choices
+            patterns = [pattern for _, pattern in self.forms]
+            return value in self.choices or any(
+                re.fullmatch(pattern, value) for pattern in patterns
+            )
         above = self.low is None or (
             value > self.low if self.low_open else value >= self.low
         )
@@ -115,17 +124,21 @@ def parameter(
     choices: tuple[Any, ...] = (),
     later: tuple[str, ...] = (),
     synonyms: tuple[tuple[str, str], ...] = (),
+    forms: tuple[tuple[str, str], ...] = (),
 ) -> Any:
     """Return a field of `Parameters` with its rule as metadata.
 
     `later` lists values that XGBoost accepts and Hornbeam does not support yet,
-    `synonyms` other libraries' words for a choice, each with the choice.
+    `synonyms` other libraries' words for a choice, each with the choice. `forms` are
+    choices with numbers in them: how they are shown, and a regular expression.
     """
     bounds = low, high, low_open, high_open
-    rule = _Rule(help, aliases, *bounds, choices, later, synonyms)
+    rule = _Rule(help, aliases, *bounds, choices, later, synonyms, forms)
     return field(default=default, metadata={"rule": rule})
 
 
+#: A device with its number, as a regular expression.
+_DEVICE = r"(gpu|cuda|opencl:[0-9]{1,4}):[0-9]{1,4}"
 #: The tree method of each updater that grows trees.
 _GROWERS = {
     "grow_quantile_histmaker": "hist",
@@ -150,9 +163,17 @@ class Parameters:
     )
     device: str = parameter(
         "cpu",
-        choices=("cpu",),
-        later=("cuda", "gpu", "sycl"),
-        help="device for training and prediction",
+        choices=("cpu", "gpu", "cuda"),
+        forms=(
+            ("gpu:N", r"gpu:[0-9]{1,4}"),
+            ("cuda:N", r"cuda:[0-9]{1,4}"),
+            ("opencl:P:D", r"opencl:[0-9]{1,4}:[0-9]{1,4}"),
+            ("gpu:0+gpu:1", rf"{_DEVICE}([+]{_DEVICE})+"),
+        ),
+        later=("sycl",),
+        help="where trees are grown: gpu is the first GPU, cuda the first of NVIDIA, "
+        "opencl:P:D device D of OpenCL platform P, and several with + share the rows; "
+        "does not change the model",
     )
     nthread: int = parameter(
         0,

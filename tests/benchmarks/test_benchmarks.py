@@ -30,6 +30,10 @@ SCRIPTS = {
         "--threads",
         "1",
     ],
+    "gpu": [
+        *("--rows", "3000", "--rounds", "2", "--repeats", "1", "--depths", "3"),
+        *("--device", "opencl:0:0", "--group-size", "64", "--short-atomics"),
+    ],
     "scale": ["--rows", "3000", "--repeats", "1"],
     "objectives": [
         *("--rows", "300", "--rounds", "2", "--seeds", "2", "--repeats", "1"),
