@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 __all__ = [
     "ClusterError",
     "DataError",
+    "DeviceError",
     "ErrorCode",
     "HornbeamError",
     "MissingExtraError",
@@ -260,6 +261,12 @@ class ErrorCode(StrEnum):
     TRACKER_STOPPED = auto()
     TRACKER_TIMEOUT = auto()
 
+    # OpenCL devices
+    DEVICE_NOT_FOUND = auto()
+    DEVICE_NOT_SUPPORTED = auto()
+    DEVICE_OUT_OF_MEMORY = auto()
+    DEVICE_FAILED = auto()
+
     # Optional packages and programs
     MISSING_EXTRA = auto()
     MISSING_KERNEL = auto()
@@ -351,6 +358,12 @@ class ClusterError(HornbeamError):
     """A cluster has failed: its scheduler, workers or processes, or partitions."""
 
     code = ErrorCode.CLUSTER_FAILURE
+
+
+class DeviceError(HornbeamError):
+    """An OpenCL device is missing, too small, or has failed."""
+
+    code = ErrorCode.DEVICE_FAILED
 
 
 class MissingExtraError(HornbeamError, ImportError):

@@ -17,7 +17,7 @@ from rich.table import Table
 
 # The names of these packages are loaded on first use, so that --help stays fast.
 import hornbeam
-import hornbeam.cli
+import hornbeam.cli.devices
 import hornbeam.explain.report
 from hornbeam import __version__
 from hornbeam.cli.classes import classes_of, encode_label
@@ -31,7 +31,7 @@ from hornbeam.cli.rows import (
     open_source,
     select,
 )
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, DeviceError, ErrorCode, ParameterError
 from hornbeam.files import naming
 from hornbeam.installation import describe
 from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
@@ -409,6 +409,36 @@ def warmup() -> None:
             lambda done, total: bar.update(task, completed=done, total=total)
         )
     _say(f"the kernels are ready after {perf_counter() - start:.1f} s")
+
+
+@app.command()
+def devices(
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Train a small model on each, and compare the digests."
+        ),
+    ] = False,
+) -> None:
+    """List the OpenCL devices that trees can be grown on."""
+    found = hornbeam.cli.devices.describe()
+    if not found:
+        raise DeviceError(
+            "OpenCL finds no device; install the driver of the GPU, or to try it "
+            'without one: pip install "hornbeam[pocl]"',
+            code=ErrorCode.DEVICE_NOT_FOUND,
+        )
+    _print_table("Devices", found)
+    if not check:
+        return
+    results, all_right = hornbeam.cli.devices.check()
+    _print_table("Models", results)
+    if not all_right:
+        raise DeviceError(
+            "a device does not give the model of the CPU; report it with the output "
+            "of hornbeam devices",
+            code=ErrorCode.DEVICE_FAILED,
+        )
 
 
 @app.command()
