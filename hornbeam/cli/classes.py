@@ -44,7 +44,7 @@ def read_target(source: Source, name: str) -> pa.ChunkedArray:
     if column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
         raise DataError(
-            f"{source}: the target {name!r} is missing in row {row} (so in "
+            f"{source.name}: the target {name!r} is missing in row {row} (so in "
             f"{column.null_count:,} of {len(column):,} rows); drop these rows",
             code=ErrorCode.LABEL_NOT_FINITE,
         )
