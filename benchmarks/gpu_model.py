@@ -88,7 +88,7 @@ class Work:
             words = min(row_bytes + SECTOR - 4, row_bytes * 2.0**level)
             of_row = groups * (4 + self._spread(8, level)) + words
             histograms += rows / 2 * of_row
-        # Row numbers, bins and sides; then sides and row numbers, to and fro.
+        # Row numbers, bins and sides; then sides and row numbers, both ways.
         moves = sum(
             rows * (4 + self._spread(1, level) + 1 + 1 + 4 + 4)
             for level in range(depth - 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import hornbeam
 
-sys.path.insert(0, str(Path(__file__).parent))  # the extension parameter_page
+sys.path.insert(0, str(Path(__file__).parent))  # the extensions below
 
 project = "Hornbeam"
 author = "The Hornbeam maintainers"
@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "sphinx_copybutton",
+    "command_page",
     "parameter_page",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}

@@ -7,9 +7,11 @@ Each message says what is wrong, where, and how to correct it. Each error has a 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from enum import StrEnum, auto
+from functools import wraps
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 __all__ = [
     "ClusterError",
@@ -22,7 +24,11 @@ __all__ = [
     "NotTrainedError",
     "ParameterError",
     "require",
+    "short_traceback",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ErrorCode(StrEnum):
@@ -104,6 +110,7 @@ class ErrorCode(StrEnum):
     CATEGORICAL_NOT_ENABLED = auto()
     INVALID_FEATURE_FORMULA = auto()
     DERIVED_FEATURES_MISMATCH = auto()
+    UNKNOWN_TIME_ZONE = auto()
     INVALID_CATEGORY_CODE = auto()
     UNSEEN_CATEGORY = auto()
     UNSEEN_CATEGORY_CODE = auto()
@@ -297,6 +304,30 @@ class HornbeamError(ValueError):
         if code is not None:
             self.code = code
         self.details = details
+
+    def shorten(self) -> None:
+        """Remove the frames that the error came through, before it is raised again.
+
+        Public functions that are too fast for a wrapper call it (`short_traceback`).
+        """
+        self.__traceback__ = None
+
+
+def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
+    """Return `function` with errors of bad input raised from its call.
+
+    Frames inside of Hornbeam say nothing of the input. The cause of an error is kept.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except HornbeamError as error:
+            error.shorten()
+            raise
+
+    return call
 
 
 class ParameterError(HornbeamError):

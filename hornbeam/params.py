@@ -31,11 +31,24 @@ __all__ = [
 #: JSON.
 ATTRIBUTE = "parameters"
 
+#: The model attribute in which estimators store their metadata, as XGBoost's do.
+ESTIMATOR = "scikit_learn"
+
 #: Most classes or targets: arrays of this size are allocated before any tree is grown
 #: or read.
 MAX_OUTPUTS = 1 << 20
 
 ParameterSource: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
+
+
+def _bound(value: float) -> str:
+    """Return a bound as text; those of 32 and 64 bits are powers of two."""
+    for bits in (31, 63):
+        if value == 2**bits - 1:
+            return f"2**{bits} - 1"
+        if value == -(2**bits):
+            return f"-2**{bits}"
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +74,14 @@ class _Rule:
             return " or ".join(map(repr, [*self.choices, *forms]))
         if self.low is None:
             return ""
+        low = _bound(self.low)
         if self.high is None:
-            return f"above {self.low:g}" if self.low_open else f"{self.low:g} or more"
+            return f"above {low}" if self.low_open else f"{low} or more"
+        high = _bound(self.high)
         if not self.low_open and not self.high_open:
-            return f"from {self.low:g} to {self.high:g}"
-        low = f"{'above' if self.low_open else 'at least'} {self.low:g}"
-        return f"{low} and {'below' if self.high_open else 'at most'} {self.high:g}"
+            return f"from {low} to {high}"
+        least = f"{'above' if self.low_open else 'at least'} {low}"
+        return f"{least} and {'below' if self.high_open else 'at most'} {high}"
 
     def allows(self, value: Any) -> bool:
         if self.choices:

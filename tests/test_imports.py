@@ -35,7 +35,8 @@ LAYERS = [
     ["kernels.sources"],
     ["params"],
     ["memory", "cpu_count"],
-    ["cgroups", "errors", "files", "lazy"],
+    ["cgroups", "errors", "files", "lazy", "log"],
+    ["system"],
 ]
 # The interfaces of backends, rows and clusters, the factory of backends, and the
 # devices that it takes.

@@ -289,7 +289,9 @@ def test_the_choice_is_saved_with_the_model_and_told(diabetes, tmp_path, capsys)
     X, _, y, _ = diabetes
     model = HornbeamRegressor(quality="fast", verbosity=2).fit(X, y)
     line = capsys.readouterr().err.splitlines()
-    assert [text for text in line if text.startswith("chosen: quality fast, ")]
+    assert [
+        text for text in line if text.startswith("hornbeam: chosen: quality fast, ")
+    ]
     model.save_model(tmp_path / "model.json")
     loaded = HornbeamRegressor()
     loaded.load_model(tmp_path / "model.json")
