@@ -160,6 +160,10 @@ types: $(INSTALLED)  ## check the types
 bench: $(BENCH_INSTALLED)  ## compare with XGBoost, LightGBM and others (many minutes)
 	$(BIN)/python -m benchmarks.fit
 
+.PHONY: picture
+picture: $(BENCH_INSTALLED)  ## measure fits of six libraries and draw the README's picture (minutes)
+	$(BIN)/python -m benchmarks.picture
+
 .PHONY: bench-quick
 bench-quick: $(BENCH_INSTALLED)  ## compare with XGBoost and with the last release; RECORD=1 records
 	$(BIN)/python -m benchmarks.quick $(if $(RECORD),--record)

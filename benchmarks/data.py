@@ -256,6 +256,7 @@ SETS: dict[str, BenchmarkSet] = {
     "flights": BenchmarkSet(_flights, rounds=100),
     "made-300k": _made_set(300_000, 28, rounds=50),
     "made-50k": _made_set(50_000, 28, rounds=100),
+    "made-30k": _made_set(30_000, 28, rounds=100),
     "made-1k": _made_set(1_000, 10, rounds=100),
 }
 

@@ -118,6 +118,34 @@ def fit_lightgbm_quantised(x: np.ndarray, y: np.ndarray, task: Task) -> Predict:
     return fit_lightgbm(x, y, task, quantised=True)
 
 
+def fit_catboost(x: np.ndarray, y: np.ndarray, task: Task) -> Predict:
+    """Train symmetric trees, with one Newton step a leaf and no sampling."""
+    import catboost
+
+    by_leaf = {"grow_policy": "Lossguide", "max_leaves": task.leaves}
+    model = catboost.CatBoost(
+        {
+            **(by_leaf if task.leaves else {}),
+            "loss_function": "Logloss" if task.n_classes == 2 else "MultiClass",
+            "iterations": task.rounds,
+            "depth": 16 if task.leaves else task.depth,
+            "border_count": BINS - 1,
+            "learning_rate": LEARNING_RATE,
+            "l2_leaf_reg": PENALTY,
+            "leaf_estimation_iterations": 1,
+            "bootstrap_type": "No",
+            "random_strength": 0,
+            "random_seed": 0,
+            "thread_count": task.threads,
+            "allow_writing_files": False,
+            "verbose": False,
+        }
+    ).fit(catboost.Pool(x, y, thread_count=task.threads))
+    if task.n_classes > 2:
+        return lambda rows: model.predict(rows, prediction_type="Probability")
+    return lambda rows: model.predict(rows, prediction_type="Probability")[:, 1]
+
+
 def fit_sklearn(x: np.ndarray, y: np.ndarray, task: Task) -> Predict:
     """Train HistGradientBoosting; its threads come from OMP_NUM_THREADS."""
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -144,11 +172,13 @@ LIBRARIES: dict[str, Callable[[np.ndarray, np.ndarray, Task], Predict]] = {
     "hessboost": fit_hessboost,
     "lightgbm": fit_lightgbm,
     "lightgbm-quantised": fit_lightgbm_quantised,
+    "catboost": fit_catboost,
     "sklearn": fit_sklearn,
 }
 
 #: Packages whose versions are stored with a result.
 PACKAGES = [
     *("hornbeam", "xgboost-cpu", "xgboost", "hessboost", "lightgbm"),
+    "catboost",
     *("scikit-learn", "numpy", "numba", "llvmlite"),
 ]

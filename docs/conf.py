@@ -7,7 +7,7 @@ from pathlib import Path
 
 import hornbeam
 
-sys.path.insert(0, str(Path(__file__).parent))  # the extension parameter_page
+sys.path.insert(0, str(Path(__file__).parent))  # the extensions below
 
 project = "Hornbeam"
 author = "The Hornbeam maintainers"
@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "sphinx_copybutton",
+    "command_page",
     "parameter_page",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
@@ -50,7 +51,7 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "show_toc_level": 2,
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 8,
     "footer_start": ["copyright"],
     "footer_end": [],
 }

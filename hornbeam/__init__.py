@@ -11,6 +11,7 @@ from hornbeam import cpu_count  # noqa: F401  It reads the limits as this is imp
 from hornbeam.errors import (
     ClusterError,
     DataError,
+    DeviceError,
     ErrorCode,
     HornbeamError,
     MissingExtraError,
@@ -64,6 +65,7 @@ __all__ = [
     "DataIter",
     "DecisionTreeClassifier",
     "DecisionTreeRegressor",
+    "DeviceError",
     "EarlyStopping",
     "ErrorCode",
     "EvaluationMonitor",

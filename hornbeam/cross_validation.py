@@ -20,8 +20,14 @@ from hornbeam.callbacks import EarlyStopping, EvaluationMonitor, TrainingCallbac
 from hornbeam.cpu_count import available_threads
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.features.matrix import DerivedMatrix, Recipe, derived, derived_fold
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
+from hornbeam.features.matrix import (
+    DerivedMatrix,
+    Recipe,
+    derived,
+    derived_fold,
+    expanded,
+)
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.training import check_training_data, run_rounds
@@ -33,6 +39,7 @@ Rows: TypeAlias = NDArray[np.intp]
 Preprocess: TypeAlias = Callable[[DMatrix, DMatrix, dict[str, Any]], Any]
 
 
+@short_traceback
 def cv(
     params: ParameterSource,
     dtrain: DMatrix,
@@ -310,6 +317,8 @@ def new_fold(
     p = Parameters.resolve(params)
     if isinstance(data, DerivedMatrix):
         recipe, data = data.recipe, data.raw
+    elif recipe is None:
+        data = expanded(data)
     needs_values = p.booster == "gblinear" or p.method() != "hist"
     if recipe is not None and preprocess is None and not needs_values:
         bins = derived_fold(

@@ -7,13 +7,16 @@ Each message says what is wrong, where, and how to correct it. Each error has a 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from enum import StrEnum, auto
+from functools import wraps
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 __all__ = [
     "ClusterError",
     "DataError",
+    "DeviceError",
     "ErrorCode",
     "HornbeamError",
     "MissingExtraError",
@@ -21,7 +24,11 @@ __all__ = [
     "NotTrainedError",
     "ParameterError",
     "require",
+    "short_traceback",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ErrorCode(StrEnum):
@@ -103,6 +110,7 @@ class ErrorCode(StrEnum):
     CATEGORICAL_NOT_ENABLED = auto()
     INVALID_FEATURE_FORMULA = auto()
     DERIVED_FEATURES_MISMATCH = auto()
+    UNKNOWN_TIME_ZONE = auto()
     INVALID_CATEGORY_CODE = auto()
     UNSEEN_CATEGORY = auto()
     UNSEEN_CATEGORY_CODE = auto()
@@ -253,6 +261,12 @@ class ErrorCode(StrEnum):
     TRACKER_STOPPED = auto()
     TRACKER_TIMEOUT = auto()
 
+    # OpenCL devices
+    DEVICE_NOT_FOUND = auto()
+    DEVICE_NOT_SUPPORTED = auto()
+    DEVICE_OUT_OF_MEMORY = auto()
+    DEVICE_FAILED = auto()
+
     # Optional packages and programs
     MISSING_EXTRA = auto()
     MISSING_KERNEL = auto()
@@ -291,6 +305,30 @@ class HornbeamError(ValueError):
             self.code = code
         self.details = details
 
+    def shorten(self) -> None:
+        """Remove the frames that the error came through, before it is raised again.
+
+        Public functions that are too fast for a wrapper call it (`short_traceback`).
+        """
+        self.__traceback__ = None
+
+
+def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
+    """Return `function` with errors of bad input raised from its call.
+
+    Frames inside of Hornbeam say nothing of the input. The cause of an error is kept.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except HornbeamError as error:
+            error.shorten()
+            raise
+
+    return call
+
 
 class ParameterError(HornbeamError):
     """A parameter is unknown, out of range, or in conflict with another."""
@@ -320,6 +358,12 @@ class ClusterError(HornbeamError):
     """A cluster has failed: its scheduler, workers or processes, or partitions."""
 
     code = ErrorCode.CLUSTER_FAILURE
+
+
+class DeviceError(HornbeamError):
+    """An OpenCL device is missing, too small, or has failed."""
+
+    code = ErrorCode.DEVICE_FAILED
 
 
 class MissingExtraError(HornbeamError, ImportError):

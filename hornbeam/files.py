@@ -8,7 +8,6 @@ the files of processes that were killed.
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
 import os
 import re
@@ -17,6 +16,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from hornbeam.system import (
+    FLAGS,
+    FLAGS_OF_FOLDERS,
+    FLAGS_OF_STRANGERS,
+    REPLACES_OPEN_FILES,
+    copy_mode,
+    lock,
+)
 
 __all__ = [
     "check_place",
@@ -90,8 +98,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             file.flush()
             with _saving(target):
                 with suppress(FileNotFoundError):
-                    os.fchmod(descriptor, stat.S_IMODE(os.stat(target).st_mode))
+                    copy_mode(descriptor, target)
                 os.fsync(descriptor)
+                if REPLACES_OPEN_FILES:  # nobody removes it before it is in its place
+                    os.replace(temporary, target)
+        if not REPLACES_OPEN_FILES:
+            with _saving(target):
                 os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):
@@ -109,11 +121,11 @@ def create_temporary(folder: Path) -> tuple[int, Path]:
     remove_abandoned(folder)
     while True:
         path = folder / f".hornbeam-{os.urandom(8).hex()}.tmp"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | FLAGS
         descriptor = os.open(path, flags, 0o666)
         # Where files cannot be locked, nobody removes them either.
         with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock(descriptor, exclusive=True, wait=True)
         if path.exists():
             return descriptor, path
         os.close(descriptor)  # removed by another process before it was locked
@@ -126,10 +138,9 @@ def remove_abandoned(folder: Path) -> None:
             if not _TEMPORARY_NAME.fullmatch(entry.name):
                 continue
             with suppress(OSError):
-                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-                descriptor = os.open(entry.path, flags)
+                descriptor = os.open(entry.path, os.O_WRONLY | FLAGS_OF_STRANGERS)
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    lock(descriptor, exclusive=True, wait=False)
                     os.unlink(entry.path)
                 finally:
                     os.close(descriptor)
@@ -165,7 +176,7 @@ def _open_special(path: str | os.PathLike[str]) -> int | None:
             return None
         if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
             return None
-        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        return os.open(path, os.O_WRONLY | FLAGS)
 
 
 class _Output(io.FileIO):
@@ -202,8 +213,8 @@ def _saving(path: Path) -> Iterator[None]:
 def _sync_folder(folder: Path) -> None:
     """Make a new entry of a folder survive a crash."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:  # files can be created there, and not listed
+        descriptor = os.open(folder, os.O_RDONLY | FLAGS_OF_FOLDERS)
+    except PermissionError:  # not listed by us, or by nobody, as on Windows
         return
     try:
         os.fsync(descriptor)

@@ -6,7 +6,6 @@ import ctypes
 import math
 import os
 import re
-import resource
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +13,11 @@ from typing import Any
 
 from hornbeam.cgroups import group_folders, read
 from hornbeam.errors import ErrorCode, ParameterError
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 __all__ = [
     "as_bytes",
@@ -63,11 +67,13 @@ def in_words(size: int) -> str:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes."""
+    """Return the resident memory of this process in bytes; 0 if it is not known."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:  # not Linux: the peak
+        if resource is None:
+            return 0
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
 
@@ -92,6 +98,8 @@ def _free_of_system() -> int:
 
 
 def _free_of_process() -> int:
+    if resource is None:
+        return sys.maxsize
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return sys.maxsize
@@ -119,5 +127,5 @@ def give_back_freed() -> None:
 
     Otherwise memory freed after reading data may stay allocated to the process.
     """
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError, TypeError):  # Windows has no library None
         ctypes.CDLL(None).malloc_trim(0)

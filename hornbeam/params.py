@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import numbers
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -30,11 +31,24 @@ __all__ = [
 #: JSON.
 ATTRIBUTE = "parameters"
 
+#: The model attribute in which estimators store their metadata, as XGBoost's do.
+ESTIMATOR = "scikit_learn"
+
 #: Most classes or targets: arrays of this size are allocated before any tree is grown
 #: or read.
 MAX_OUTPUTS = 1 << 20
 
 ParameterSource: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
+
+
+def _bound(value: float) -> str:
+    """Return a bound as text; those of 32 and 64 bits are powers of two."""
+    for bits in (31, 63):
+        if value == 2**bits - 1:
+            return f"2**{bits} - 1"
+        if value == -(2**bits):
+            return f"-2**{bits}"
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +64,31 @@ class _Rule:
     choices: tuple[Any, ...] = ()
     later: tuple[str, ...] = ()
     synonyms: tuple[tuple[str, str], ...] = ()
+    forms: tuple[tuple[str, str], ...] = ()
 
     @property
     def range(self) -> str:
         """The allowed values in words; "" if all values of the type are allowed."""
         if self.choices:
-            return " or ".join(map(repr, self.choices))
+            forms = [form for form, _ in self.forms]
+            return " or ".join(map(repr, [*self.choices, *forms]))
         if self.low is None:
             return ""
+        low = _bound(self.low)
         if self.high is None:
-            return f"above {self.low:g}" if self.low_open else f"{self.low:g} or more"
+            return f"above {low}" if self.low_open else f"{low} or more"
+        high = _bound(self.high)
         if not self.low_open and not self.high_open:
-            return f"from {self.low:g} to {self.high:g}"
-        low = f"{'above' if self.low_open else 'at least'} {self.low:g}"
-        return f"{low} and {'below' if self.high_open else 'at most'} {self.high:g}"
+            return f"from {low} to {high}"
+        least = f"{'above' if self.low_open else 'at least'} {low}"
+        return f"{least} and {'below' if self.high_open else 'at most'} {high}"
 
     def allows(self, value: Any) -> bool:
         if self.choices:
-            return value in self.choices
+            patterns = [pattern for _, pattern in self.forms]
+            return value in self.choices or any(
+                re.fullmatch(pattern, value) for pattern in patterns
+            )
         above = self.low is None or (
             value > self.low if self.low_open else value >= self.low
         )
@@ -103,17 +124,21 @@ def parameter(
     choices: tuple[Any, ...] = (),
     later: tuple[str, ...] = (),
     synonyms: tuple[tuple[str, str], ...] = (),
+    forms: tuple[tuple[str, str], ...] = (),
 ) -> Any:
     """Return a field of `Parameters` with its rule as metadata.
 
     `later` lists values that XGBoost accepts and Hornbeam does not support yet,
-    `synonyms` other libraries' words for a choice, each with the choice.
+    `synonyms` other libraries' words for a choice, each with the choice. `forms` are
+    choices with numbers in them: how they are shown, and a regular expression.
     """
     bounds = low, high, low_open, high_open
-    rule = _Rule(help, aliases, *bounds, choices, later, synonyms)
+    rule = _Rule(help, aliases, *bounds, choices, later, synonyms, forms)
     return field(default=default, metadata={"rule": rule})
 
 
+#: A device with its number, as a regular expression.
+_DEVICE = r"(gpu|cuda|opencl:[0-9]{1,4}):[0-9]{1,4}"
 #: The tree method of each updater that grows trees.
 _GROWERS = {
     "grow_quantile_histmaker": "hist",
@@ -138,9 +163,17 @@ class Parameters:
     )
     device: str = parameter(
         "cpu",
-        choices=("cpu",),
-        later=("cuda", "gpu", "sycl"),
-        help="device for training and prediction",
+        choices=("cpu", "gpu", "cuda"),
+        forms=(
+            ("gpu:N", r"gpu:[0-9]{1,4}"),
+            ("cuda:N", r"cuda:[0-9]{1,4}"),
+            ("opencl:P:D", r"opencl:[0-9]{1,4}:[0-9]{1,4}"),
+            ("gpu:0+gpu:1", rf"{_DEVICE}([+]{_DEVICE})+"),
+        ),
+        later=("sycl",),
+        help="where trees are grown: gpu is the first GPU, cuda the first of NVIDIA, "
+        "opencl:P:D device D of OpenCL platform P, and several with + share the rows; "
+        "does not change the model",
     )
     nthread: int = parameter(
         0,

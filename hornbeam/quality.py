@@ -9,7 +9,6 @@ that of chimeraboost.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -39,6 +38,7 @@ from hornbeam.features.proposals import (
     cross_features,
     target_means,
 )
+from hornbeam.log import LOGGER
 from hornbeam.objectives.base import Objective as BuiltInObjective
 from hornbeam.params import Parameters
 
@@ -281,10 +281,10 @@ def _classes(objective: BuiltInObjective) -> int:
 
 
 def _told(p: Parameters, choice: Choice, quality: str, found: dict[str, Any]) -> Choice:
-    """Return a choice with all that was found; write it to stderr if verbose."""
+    """Return a choice with all that was found; log it if verbose."""
     chosen = {"quality": quality, **choice.params, **found}
     if p.verbosity >= 2:
-        sys.stderr.write(f"chosen: {described(chosen)}\n")
+        LOGGER.info("chosen: %s", described(chosen))
     return choice._replace(chosen=chosen)
 
 

@@ -17,7 +17,7 @@ from hornbeam.callbacks import (
     TrainingCallback,
 )
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.kernels.ahead import compile_first_fit
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
@@ -25,6 +25,7 @@ from hornbeam.params import ParameterSource
 __all__ = ["check_training_data", "run_rounds", "train"]
 
 
+@short_traceback
 def train(
     params: ParameterSource,
     dtrain: DMatrix,

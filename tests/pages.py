@@ -1,8 +1,9 @@
 """Runs the examples of the documentation pages and writes their output.
 
 A Python block may be followed by a text block with its output. `make pages` replaces
-that output, and stores the plots that examples save in the folder of the page. Archives
-that a page tells its reader to download are in the working directory of its examples.
+that output, and stores the plots that examples save in the folder of the page; `python
+tests/pages.py docs/data.md` does so for one page. Archives that a page tells its reader
+to download are in the working directory of its examples.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import io
 import re
 import shutil
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -54,8 +56,8 @@ def run(text: str, page: str) -> str:
 
 
 def main() -> None:
-    """Write the output and the plots of all examples."""
-    for page in PAGES:
+    """Write the output and the plots of the examples of the named pages, or of all."""
+    for page in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
         text = page.read_text()
         if "```text" in text:
             with TemporaryDirectory() as folder, contextlib.chdir(folder):

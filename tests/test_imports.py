@@ -35,14 +35,17 @@ LAYERS = [
     ["kernels.sources"],
     ["params"],
     ["memory", "cpu_count"],
-    ["cgroups", "errors", "files", "lazy"],
+    ["cgroups", "errors", "files", "lazy", "log"],
+    ["system"],
 ]
-# The interfaces of backends, rows and clusters, and the factory of backends.
+# The interfaces of backends, rows and clusters, the factory of backends, and the
+# devices that it takes.
 PUBLIC_BACKENDS = {
     "backends.interface",
     "backends.cluster",
     "backends.cluster_rows",
     "backends.factory",
+    "backends.opencl.devices",
     "backends.rows",
 }
 LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}

@@ -87,7 +87,8 @@ def test_values_are_converted(given, name, value):
         ({"rate_drop": 1.5}, "rate_drop must be from 0 to 1, not 1.5"),
         ({"sample_type": "trees"}, "'uniform' or 'weighted', not 'trees'"),
         ({"normalize_type": "trees"}, "'tree' or 'forest', not 'trees'"),
-        ({"device": "cuda:1"}, "device='cuda:1' of XGBoost is not in Hornbeam yet"),
+        ({"device": "sycl:gpu"}, "device='sycl:gpu' of XGBoost is not in Hornbeam yet"),
+        ({"device": "gpu:x"}, "'opencl:P:D' or 'gpu:0+gpu:1', not 'gpu:x'"),
         ({"tree_method": "fast"}, "'hist' or 'exact' or 'approx', not 'fast'"),
         ({"validate_parameters": False}, "an unknown parameter is always an error"),
         ({"eta": math.nan}, "eta must be a finite number, not nan"),
@@ -214,7 +215,15 @@ def test_every_parameter_of_xgboost_is_known():
 #: Name: (aliases, default, other valid values, invalid values).
 ROWS = {
     "booster": ((), "gbtree", ["dart", "gblinear"], ["tree", ""]),
-    "device": ((), "cpu", [], ["tpu"]),
+    "device": (
+        (),
+        "cpu",
+        ["cuda", "cuda:1", "gpu", "gpu:0", "opencl:0:12", "gpu:0+gpu:1"],
+        [
+            *("tpu", "gpu:", "cuda:-1", "opencl:0", "opencl:0:1:2", "cpu:0"),
+            *("gpu:0+", "gpu+gpu", "cpu+gpu:0"),
+        ],
+    ),
     "nthread": (("n_jobs",), 0, [1, -1, 64], [1.5, "many"]),
     "seed": (("random_state",), 0, [-3, 2**62], [0.5, "x"]),
     "validate_parameters": ((), True, [], [False]),
@@ -297,7 +306,7 @@ LATER_NAMES = """
     sparse_threshold max_row_perbatch
 """.split()
 LATER_VALUES = {
-    "device": ["cuda", "cuda:1", "gpu", "gpu:0", "sycl:gpu"],
+    "device": ["sycl", "sycl:gpu"],
     "tree_method": ["gpu_hist"],
 }
 

@@ -217,7 +217,7 @@ def test_evaluation_data_of_the_user_stop_the_training(diabetes):
     assert model.chosen_["held_out"] == "eval_set"
     scores = model.evals_result()["validation_0"]["rmse"]
     assert model.best_iteration == int(np.argmin(scores))
-    assert len(scores) == model.best_iteration + 1 + 30
+    assert len(scores) == model.best_iteration + 1 + 20
 
 
 def test_patience_and_metric_are_those_of_the_user(cancer):
@@ -304,7 +304,9 @@ def test_the_choice_is_saved_with_the_model_and_told(diabetes, tmp_path, capsys)
     X, _, y, _ = diabetes
     model = HornbeamRegressor(quality="fast", verbosity=2).fit(X, y)
     line = capsys.readouterr().err.splitlines()
-    assert [text for text in line if text.startswith("chosen: quality fast, ")]
+    assert [
+        text for text in line if text.startswith("hornbeam: chosen: quality fast, ")
+    ]
     model.save_model(tmp_path / "model.json")
     loaded = HornbeamRegressor()
     loaded.load_model(tmp_path / "model.json")

@@ -10,10 +10,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import typer
 from browsers import open_browser
 from selenium.webdriver.common.by import By
 
 import hornbeam
+from hornbeam.cli.app import app
 from hornbeam.params import parameter_table
 
 ROOT = Path(__file__).parent.parent
@@ -93,7 +95,8 @@ def test_no_page_is_wider_than_the_screen(site, browser, width):
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     wide = []
-    for path in [*site.glob("*.html"), *site.glob("decisions/*.html")]:
+    folders = ("", "decisions/", "tutorials/")
+    for path in [page for folder in folders for page in site.glob(f"{folder}*.html")]:
         browser.get(path.as_uri())
         if (
             browser.execute_script("return document.documentElement.scrollWidth")
@@ -113,6 +116,17 @@ def test_the_search_answers_offline(site, browser):
     assert any(
         "tree" in link.text.lower() or "boost" in link.text.lower() for link in found
     )
+
+
+@pytest.mark.slow
+def test_the_page_of_commands_has_all_options(site):
+    page = (site / "commands.html").read_text()
+    for command in typer.main.get_command(app).commands.values():
+        assert f"hornbeam {command.name}" in page
+        for parameter in command.params:
+            assert all(f"<code>{name}</code>" in page for name in parameter.opts) or (
+                parameter.param_type_name == "argument"
+            )
 
 
 @pytest.mark.slow

@@ -539,6 +539,12 @@ class RowState:
         run_rows(self._team, add_linear_leaves, self.n_rows, *rows)
 
     @property
+    def rows(self) -> LossRows:
+        """The rows, with the leaf values of all trees."""
+        self._complete_margins()
+        return self._complete
+
+    @property
     def margins(self) -> NDArray[np.float64]:
         """The margins, (outputs, rows), with the leaf values of all trees."""
         self._complete_margins()

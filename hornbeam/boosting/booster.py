@@ -28,7 +28,15 @@ from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names, check_types
-from hornbeam.errors import DataError, ErrorCode, ParameterError, require
+from hornbeam.errors import (
+    DataError,
+    ErrorCode,
+    HornbeamError,
+    ParameterError,
+    require,
+    short_traceback,
+)
+from hornbeam.features.matrix import expanded
 from hornbeam.files import replace_file
 from hornbeam.forest.dump import dump_model, join_dumps
 from hornbeam.forest.feature_map import FeatureMap
@@ -85,6 +93,7 @@ class Booster:
     #: The checksum of model files; see `hornbeam.forest.model_file.encode`.
     _checksum: ClassVar[str] = "digest"
 
+    @short_traceback
     def __init__(
         self,
         params: ParameterSource | None = None,
@@ -109,7 +118,7 @@ class Booster:
         else:
             self._configure(self.params, None)
             if cache:
-                self._learner.set_features(cache[0])
+                self._learner.set_features(expanded(cache[0]))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model.summary()})"
@@ -242,13 +251,17 @@ class Booster:
             most as many columns: splits are then searched by these, and leaf values
             computed from the first pair.
         """
-        function = self._use_objective(fobj)
-        if function is None:
-            self._trainer.step(dtrain)
-        else:
-            self._trainer.step(
-                dtrain, partial(set_gradients_of, objective=function, data=dtrain)
-            )
+        try:
+            function = self._use_objective(fobj)
+            if function is None:
+                self._trainer.step(dtrain)
+            else:
+                self._trainer.step(
+                    dtrain, partial(set_gradients_of, objective=function, data=dtrain)
+                )
+        except HornbeamError as error:
+            error.shorten()
+            raise
 
     def _use_objective(
         self, custom: ObjectiveFunction | ScalarLoss | None
@@ -457,18 +470,22 @@ class Booster:
             leaves as (rows, rounds, outputs, parallel trees); a multi-output tree
             counts as one output.
         """
-        return self._predictor.predict(
-            data,
-            output_margin=output_margin,
-            pred_leaf=pred_leaf,
-            pred_contribs=pred_contribs,
-            approx_contribs=approx_contribs,
-            pred_interactions=pred_interactions,
-            validate_features=validate_features,
-            training=training,
-            iteration_range=iteration_range,
-            strict_shape=strict_shape,
-        )
+        try:
+            return self._predictor.predict(
+                data,
+                output_margin=output_margin,
+                pred_leaf=pred_leaf,
+                pred_contribs=pred_contribs,
+                approx_contribs=approx_contribs,
+                pred_interactions=pred_interactions,
+                validate_features=validate_features,
+                training=training,
+                iteration_range=iteration_range,
+                strict_shape=strict_shape,
+            )
+        except HornbeamError as error:
+            error.shorten()
+            raise
 
     def inplace_predict(
         self,
@@ -500,15 +517,19 @@ class Booster:
         strict_shape
             Always return (rows, outputs).
         """
-        return self._predictor.inplace_predict(
-            data,
-            iteration_range=iteration_range,
-            predict_type=predict_type,
-            missing=missing,
-            validate_features=validate_features,
-            base_margin=base_margin,
-            strict_shape=strict_shape,
-        )
+        try:
+            return self._predictor.inplace_predict(
+                data,
+                iteration_range=iteration_range,
+                predict_type=predict_type,
+                missing=missing,
+                validate_features=validate_features,
+                base_margin=base_margin,
+                strict_shape=strict_shape,
+            )
+        except HornbeamError as error:
+            error.shorten()
+            raise
 
     def shap_values(
         self,
@@ -872,6 +893,7 @@ class Booster:
         """Return the hash of the model's bytes: equal models have equal digests."""
         return digest(self.model)
 
+    @short_traceback
     def save_model(self, fname: PathLike) -> None:
         """Write a model file of XGBoost's format: ``.json``, or ``.ubj`` otherwise.
 
@@ -883,6 +905,7 @@ class Booster:
         """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
         return bytearray(encode(self.model, raw_format, self._checksum))
 
+    @short_traceback
     def load_model(self, fname: PathLike | bytes | bytearray) -> None:
         """Replace this model by that of a model file, or of its bytes."""
         model = _read(fname)

@@ -18,7 +18,7 @@ from hornbeam.boosting.parameter_checks import check_parameters
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import Schema
 from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
-from hornbeam.features.matrix import with_derived
+from hornbeam.features.matrix import expanded, with_derived
 from hornbeam.forest.model import LinearModel, Model
 from hornbeam.metrics.base import Metric
 from hornbeam.metrics.registry import create as create_metric
@@ -268,7 +268,10 @@ class Learner:
             )
         model = self.model
         if model.num_feature == 0:
-            return data
+            return expanded(data)
+        known = data.expansion
+        if known is not None and known.derived == model.derived:
+            data = known
         if data.derived is not None:
             if data.derived != model.derived or not _fits(data.schema, model.schema):
                 raise DataError(

@@ -42,6 +42,7 @@ _NOT_SYMMETRIC = {
 
 def check_parameters(parameters: Parameters, objective: Objective) -> None:
     """Raise a `ParameterError` if these parameters contradict each other."""
+    _check_device(parameters)
     _check_dropout(parameters)
     _check_booster(parameters)
     _check_process_type(parameters)
@@ -55,6 +56,24 @@ def tree_method_text(parameters: Parameters) -> str:
     """Return the tree method as a user writes it, for error messages."""
     scope = ", sketch_scope='local'" * (parameters.sketch_scope == "local")
     return f"tree_method={parameters.method()!r}{scope}"
+
+
+def _check_device(p: Parameters) -> None:
+    if p.device == "cpu":
+        return
+    for name, value in (("booster", "gblinear"), ("process_type", "update")):
+        if getattr(p, name) == value:
+            raise ParameterError(
+                f"device={p.device!r} grows trees, and with {name}={value!r} none are "
+                "grown; leave device out",
+                code=ErrorCode.INEFFECTIVE_PARAMETER,
+            )
+    if "+" in p.device and p.leaf_model == "linear":
+        raise ParameterError(
+            f"leaf_model='linear' needs all rows of a leaf on one device, and "
+            f"device={p.device!r} splits them; name one device",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
 
 
 def _check_dropout(p: Parameters) -> None:

@@ -76,7 +76,9 @@ class Predictor:
 
     def table(self, data: Any, missing: float, validate_features: bool) -> Table:
         """Return the table of a container, whose features are not aligned yet."""
-        return as_table(data, missing)
+        derived = self._learner.model.derived
+        has_times = derived is not None and derived.times
+        return as_table(data, missing, dates="expand" if has_times else "error")
 
     # What a booster returns
 
@@ -203,7 +205,8 @@ class Predictor:
             schema = learner.schema(validate_features)
             rows = align(table, schema, learner.params.unseen)
             if model.derived is not None:
-                rows = DerivedTable(rows, model.derived, not model.exact_features)
+                single, hidden = not model.exact_features, list(model.derived.times)
+                rows = DerivedTable(rows, model.derived, single, None, hidden)
         begin, end = model.tree_range(iteration_range)
         if base_margin is not None:
             base_margin = as_base_margin(base_margin, rows.n_rows)

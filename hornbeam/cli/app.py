@@ -17,13 +17,21 @@ from rich.table import Table
 
 # The names of these packages are loaded on first use, so that --help stays fast.
 import hornbeam
-import hornbeam.cli
+import hornbeam.cli.devices
 import hornbeam.explain.report
 from hornbeam import __version__
 from hornbeam.cli.classes import classes_of, encode_label
+from hornbeam.cli.column_options import BaseMargin, takes_columns
 from hornbeam.cli.predictions import best_rounds, predictions, write
-from hornbeam.cli.rows import Task, matrix_of, meta_columns, open_source, select
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.cli.rows import (
+    MetaColumns,
+    Task,
+    matrix_of,
+    meta_columns,
+    open_source,
+    select,
+)
+from hornbeam.errors import DataError, DeviceError, ErrorCode, ParameterError
 from hornbeam.files import naming
 from hornbeam.installation import describe
 from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
@@ -60,37 +68,6 @@ Unseen = Annotated[
     typer.Option(help="How to treat unseen categories: error or missing."),
 ]
 ModelIn = Annotated[Path, typer.Option("--model", help="A model, .ubj or .json.")]
-Target = Annotated[
-    str | None,
-    typer.Option(help="The label column; not for libsvm files, which have labels."),
-]
-Weight = Annotated[str | None, typer.Option(help="The column of weights.")]
-Group = Annotated[
-    str | None,
-    typer.Option(
-        "--group",
-        "--qid",
-        help="The column of query ids, for ranking: non-decreasing integers.",
-    ),
-]
-LowerBound = Annotated[
-    str | None,
-    typer.Option(
-        "--label-lower-bound",
-        help="The column of lower bounds of labels, for survival:aft.",
-    ),
-]
-UpperBound = Annotated[
-    str | None,
-    typer.Option(
-        "--label-upper-bound",
-        help="The column of upper bounds of labels; inf if right-censored.",
-    ),
-]
-BaseMargin = Annotated[
-    str | None,
-    typer.Option(help="The column of base margins, to which trees add."),
-]
 
 
 def _complete_parameter(incomplete: str) -> list[str]:
@@ -111,6 +88,7 @@ def _parameters_help() -> str:
 
 
 @app.command(epilog=_parameters_help())
+@takes_columns
 def train(
     data: Data,
     settings: Annotated[
@@ -122,7 +100,7 @@ def train(
         ),
     ] = None,
     *,
-    target: Target = None,
+    columns: MetaColumns,
     model: Annotated[Path, typer.Option(help="Where to save: .ubj or .json.")] = Path(
         "model.ubj"
     ),
@@ -150,11 +128,6 @@ def train(
         int | None,
         typer.Option(help="Stop after this many rounds without a better --valid."),
     ] = None,
-    weight: Weight = None,
-    group: Group = None,
-    label_lower_bound: LowerBound = None,
-    label_upper_bound: UpperBound = None,
-    base_margin: BaseMargin = None,
     drop: Annotated[
         list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
     ] = None,
@@ -192,14 +165,7 @@ def train(
         hornbeam.cli.Job(
             data,
             dict(params_given),
-            meta_columns(
-                label=target,
-                weight=weight,
-                qid=group,
-                label_lower_bound=label_lower_bound,
-                label_upper_bound=label_upper_bound,
-                base_margin=base_margin,
-            ),
+            columns,
             model,
             valid,
             database,
@@ -243,16 +209,12 @@ def predict(
 
 
 @app.command()
+@takes_columns
 def evaluate(
     data: Data,
     *,
     model: ModelIn,
-    target: Target = None,
-    weight: Weight = None,
-    group: Group = None,
-    label_lower_bound: LowerBound = None,
-    label_upper_bound: UpperBound = None,
-    base_margin: BaseMargin = None,
+    columns: MetaColumns,
     database: Database = None,
     unseen: Unseen = None,
     metric: Annotated[
@@ -264,14 +226,6 @@ def evaluate(
     booster = _load(model, unseen)
     if metric:
         booster.set_param("eval_metric", metric)
-    columns = meta_columns(
-        label=target,
-        weight=weight,
-        qid=group,
-        label_lower_bound=label_lower_bound,
-        label_upper_bound=label_upper_bound,
-        base_margin=base_margin,
-    )
     source = select(open_source(data, database), _feature_columns(booster), columns)
     matrix = matrix_of(*encode_label(source, columns, classes_of(booster)))
     begin, end = best_rounds(booster)
@@ -282,6 +236,7 @@ def evaluate(
 
 
 @app.command()
+@takes_columns
 def report(
     model: Annotated[Path, typer.Argument(help="A model, .ubj or .json.")],
     data: Data,
@@ -289,12 +244,7 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where to write the page, .html.")
     ] = Path("report.html"),
-    target: Target = None,
-    weight: Weight = None,
-    group: Group = None,
-    label_lower_bound: LowerBound = None,
-    label_upper_bound: UpperBound = None,
-    base_margin: BaseMargin = None,
+    columns: MetaColumns,
     train: Annotated[
         str | None,
         typer.Option(help="The training data, to compare DATA with."),
@@ -329,14 +279,6 @@ def report(
         )
     _check_destination(output, (".html", ".htm"))
 
-    columns = meta_columns(
-        label=target,
-        weight=weight,
-        qid=group,
-        label_lower_bound=label_lower_bound,
-        label_upper_bound=label_upper_bound,
-        base_margin=base_margin,
-    )
     start = perf_counter()
     booster = _load(model)
 
@@ -467,6 +409,36 @@ def warmup() -> None:
             lambda done, total: bar.update(task, completed=done, total=total)
         )
     _say(f"the kernels are ready after {perf_counter() - start:.1f} s")
+
+
+@app.command()
+def devices(
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Train a small model on each, and compare the digests."
+        ),
+    ] = False,
+) -> None:
+    """List the OpenCL devices that trees can be grown on."""
+    found = hornbeam.cli.devices.describe()
+    if not found:
+        raise DeviceError(
+            "OpenCL finds no device; install the driver of the GPU, or to try it "
+            'without one: pip install "hornbeam[pocl]"',
+            code=ErrorCode.DEVICE_NOT_FOUND,
+        )
+    _print_table("Devices", found)
+    if not check:
+        return
+    results, all_right = hornbeam.cli.devices.check()
+    _print_table("Models", results)
+    if not all_right:
+        raise DeviceError(
+            "a device does not give the model of the CPU; report it with the output "
+            "of hornbeam devices",
+            code=ErrorCode.DEVICE_FAILED,
+        )
 
 
 @app.command()

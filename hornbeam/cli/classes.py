@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,23 +14,25 @@ import hornbeam
 from hornbeam.cli.rows import MetaColumns
 from hornbeam.data.schema import listed
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.params import ESTIMATOR
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
     from hornbeam.data.sources.batches import Source
 
+Floats: TypeAlias = npt.NDArray[np.float64]
+
 __all__ = [
     "class_labels",
     "classes_of",
+    "encode",
     "encode_label",
     "is_text",
     "read_target",
     "set_classes",
     "sorted_values",
+    "with_labels",
 ]
-
-#: The attribute of a model file in which estimators store the classes.
-_METADATA = "scikit_learn"
 
 
 def read_target(source: Source, name: str) -> pa.ChunkedArray:
@@ -77,7 +80,25 @@ def encode_label(
     name = columns.get("label")
     if classes is None or name is None or not source.named:
         return source, columns
-    column = read_target(source, name)
+    labels = encode(read_target(source, name), classes, source.name, name)
+    return with_labels(source, columns, labels)
+
+
+def with_labels(
+    source: Source, columns: MetaColumns, labels: Floats | None
+) -> tuple[Source, MetaColumns]:
+    """Return the source without its label, whose values are given; None: unchanged."""
+    if labels is None:
+        return source, columns
+    name = columns["label"]
+    features = [other for other in source.column_names or () if other != name]
+    return hornbeam.read(source, columns=features), {**columns, "label": labels}
+
+
+def encode(
+    column: pa.ChunkedArray, classes: list[Any], source: str, name: str
+) -> Floats:
+    """Return labels as the indices of classes; `source` and `name` are for errors."""
     if any(isinstance(value, str) for value in classes):
         known, values = pa.array(classes, pa.string()), pc.cast(column, pa.string())
     else:
@@ -87,24 +108,22 @@ def encode_label(
     if indices is None or indices.null_count:
         row = 0 if indices is None else pc.index(pc.is_null(indices), True).as_py()
         raise DataError(
-            f"{source.name}: the target {name!r} is {column[row].as_py()!r} in row "
+            f"{source}: the target {name!r} is {column[row].as_py()!r} in row "
             f"{row}; the classes of the model are {listed(classes)}",
             code=ErrorCode.LABEL_NOT_IN_TRAINING,
         )
-    features = [other for other in source.column_names or () if other != name]
-    labels = indices.to_numpy().astype(np.float64)
-    return hornbeam.read(source, columns=features), {**columns, "label": labels}
+    return np.asarray(indices.to_numpy(), np.float64)
 
 
 def set_classes(booster: Booster, classes: list[Any]) -> None:
     """Store the labels of the classes in a model, as `HornbeamClassifier` does."""
     metadata = {"_estimator_type": "classifier", "classes": classes}
-    booster.set_attr(**{_METADATA: json.dumps(metadata)})
+    booster.set_attr(**{ESTIMATOR: json.dumps(metadata)})
 
 
 def classes_of(booster: Booster) -> list[Any] | None:
     """Return the labels of the classes that a model file holds; None if it has none."""
-    metadata = json.loads(booster.attr(_METADATA) or "{}")
+    metadata = json.loads(booster.attr(ESTIMATOR) or "{}")
     return metadata.get("classes") if isinstance(metadata, dict) else None
 
 

@@ -48,7 +48,7 @@ def predictions(
     row = 0
     for number, batch in enumerate(source.batches()):
         with Place(number, row, source.name, batch.origin).named():
-            matrix = hornbeam.DMatrix(batch.data, **columns)
+            matrix = hornbeam.DMatrix(batch.data, dates="expand", **columns)
             values = booster.predict(
                 matrix, output_margin=margin, iteration_range=rounds
             )

@@ -112,7 +112,8 @@ def check_columns(source: Source, *groups: Sequence[str]) -> None:
 
 def matrix_of(source: Source, columns: MetaColumns) -> DMatrix:
     """Return the rows as a matrix in memory, or read in passes if they are many."""
-    return check_labels(hornbeam.DMatrix(source, **columns), source)
+    matrix = hornbeam.DMatrix(source, dates="expand", **columns)
+    return check_labels(matrix, source)
 
 
 def check_labels(matrix: DMatrix, source: Source) -> DMatrix:

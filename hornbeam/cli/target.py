@@ -11,7 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hornbeam.cli.classes import class_labels, is_text, read_target, sorted_values
+from hornbeam.cli.classes import (
+    Floats,
+    class_labels,
+    encode,
+    is_text,
+    read_target,
+    sorted_values,
+)
 from hornbeam.cli.rows import Task, check_columns
 from hornbeam.data.schema import listed
 from hornbeam.objectives.registry import find
@@ -36,12 +43,15 @@ class Target(NamedTuple):
         Parameters in addition to the user's.
     classes
         The labels of the classes 0, 1, ...; None if labels are values.
+    labels
+        The labels of the training data as indices of the classes, (rows,).
     reason
         The task, and why it was chosen; empty if the user named an objective.
     """
 
     params: dict[str, Any]
     classes: list[Any] | None = None
+    labels: Floats | None = None
     reason: str = ""
 
 
@@ -62,6 +72,7 @@ def find_target(
         The objective that the user chose. If it is one for classes, they may be text.
     """
     check_columns(source, [name])
+    params: dict[str, Any]
     if objective is not None:
         kind = find(objective)
         if kind is None or kind.task not in ("binary", "classes"):
@@ -70,9 +81,8 @@ def find_target(
         if not is_text(column):
             return Target({})
         classes = class_labels(column, name)
-        return Target(
-            {"num_class": len(classes)} if kind.task == "classes" else {}, classes
-        )
+        params = {"num_class": len(classes)} if kind.task == "classes" else {}
+        return Target(params, classes, encode(column, classes, source.name, name))
     column = read_target(source, name)
     found, what = _judge(column)
     chosen = task or found
@@ -80,12 +90,13 @@ def find_target(
     if task is None:
         reason += "; --task chooses another"
     if chosen is Task.REGRESSION:
-        return Target({"objective": "reg:squarederror"}, None, reason)
+        return Target({"objective": "reg:squarederror"}, reason=reason)
     classes = class_labels(column, name)
-    params: dict[str, Any] = {"objective": "binary:logistic"}
+    params = {"objective": "binary:logistic"}
     if len(classes) > 2:
         params = {"objective": "multi:softprob", "num_class": len(classes)}
-    return Target(params, classes, reason)
+    labels = encode(column, classes, source.name, name)
+    return Target(params, classes, labels, reason)
 
 
 def _judge(column: pa.ChunkedArray) -> tuple[Task, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import ProgressBar
-from hornbeam.cli.classes import encode_label, set_classes
+from hornbeam.cli.classes import encode_label, set_classes, with_labels
 from hornbeam.cli.rows import (
     MetaColumns,
     Task,
@@ -24,6 +24,7 @@ from hornbeam.cli.rows import (
 from hornbeam.cli.target import Target, find_target
 from hornbeam.data.quantile_dmatrix import ExtMemQuantileDMatrix, QuantileDMatrix
 from hornbeam.explain.report.lints import lints_of_columns
+from hornbeam.features.formulas import times_of
 from hornbeam.params import ATTRIBUTE, Parameters
 from hornbeam.quality import CHOSEN, DEFAULT_ROUNDS, Choice, choose, described
 from hornbeam.training import train
@@ -63,7 +64,8 @@ def run(job: Job) -> None:
     rows = without(source, job.columns, job.drop)
     target = _target(job, rows)
     parameters = Parameters.resolve({**target.params, **job.params})
-    dtrain = _matrix(job, rows, parameters, target, "train")
+    rows, columns = with_labels(rows, job.columns, target.labels)
+    dtrain = _matrix(job, rows, columns, parameters, "train")
     evals = _evals(job, dtrain, parameters, target)
     if target.reason:
         _say(target.reason)
@@ -109,13 +111,12 @@ def _target(job: Job, rows: Source) -> Target:
 def _matrix(
     job: Job,
     rows: Source,
+    columns: MetaColumns,
     parameters: Parameters,
-    target: Target,
     name: str,
     ref: DMatrix | None = None,
 ) -> DMatrix:
     """Return rows as a matrix, with bins in external memory if there is a cache."""
-    rows, columns = encode_label(rows, job.columns, target.classes)
     if not job.cache:
         return matrix_of(rows, columns)
     options: dict[str, Any] = {}
@@ -141,10 +142,10 @@ def _evals(
         return []
     source = open_source(job.valid, job.database)
     rows = select(source, dtrain.feature_names, job.columns)
-    dvalid = _matrix(job, rows, parameters, target, "valid", dtrain)
-    if dvalid.table.is_stream:
+    rows, columns = encode_label(rows, job.columns, target.classes)
+    dvalid = _matrix(job, rows, columns, parameters, "valid", dtrain)
+    if dvalid.table.is_stream and not times_of(dvalid.schema):
         # It is evaluated in every round, so its bins are kept in memory.
-        rows, columns = encode_label(rows, job.columns, target.classes)
         dvalid = QuantileDMatrix(
             rows,
             ref=dtrain,

@@ -9,13 +9,15 @@ import numpy as np
 
 from hornbeam.data.categories import same_levels
 from hornbeam.data.floats import Locate
-from hornbeam.data.schema import Schema, listed
+from hornbeam.data.schema import FEATURE_TYPES, Schema, listed, time_kind
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 __all__ = ["UNSEEN", "RecodedTable", "Recoding", "align"]
 
 UNSEEN = ("error", "missing")
+# The types of columns of plain numbers.
+_PLAIN = frozenset(FEATURE_TYPES.keys() - {"c"})
 # The code of a category that the model does not have.
 _NONE = np.float32(-1)
 
@@ -52,7 +54,7 @@ def align(
     if (
         (table.names == expected.names if named else True)
         and table.n_features == expected.n_features
-        and not (_has_categories(expected) or _has_categories(table))
+        and not (_has_kinds(expected) or _has_kinds(table))
     ):
         return table
     places = _places(table, expected) if named else None
@@ -80,8 +82,9 @@ def align(
     return aligned
 
 
-def _has_categories(side: Table | Schema) -> bool:
-    return not side.categories.empty() or (side.types is not None and "c" in side.types)
+def _has_kinds(side: Table | Schema) -> bool:
+    """Return whether there are columns that are not plain numbers."""
+    return not (side.categories.empty() and _PLAIN.issuperset(side.types or ()))
 
 
 def _places(table: Table, expected: Schema) -> list[int]:
@@ -133,6 +136,11 @@ def _fault(
     )
     if place in table.typeless:
         return None
+    here, there = time_kind(table.types, place), time_kind(expected.types, feature)
+    if here != there:
+        given = "categories" if is_coded else "numbers"
+        trained = "categories" if coded else "numbers"
+        return f"{here or given} where {of} had {there or trained}"
     if not coded:
         return f"categories where {of} had numbers" if is_coded else None
     if wanted is None:

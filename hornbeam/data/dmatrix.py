@@ -24,7 +24,7 @@ from hornbeam.data.row_blocks import as_csr, count_entries
 from hornbeam.data.saved import save_table
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.errors import DataError, ErrorCode, short_traceback
 from hornbeam.lazy import extension
 from hornbeam.params import Parameters
 
@@ -100,6 +100,10 @@ class DMatrix(MetaInfoAccessors):
     codec
         With a cache, codec of the bins: ``"raw"``, ``"nibble"`` (two bins per byte, for
         columns of few bins), ``"lz4"``, or ``"auto"``, the fastest for each column.
+    dates
+        ``"error"``: columns of dates and times are an error. ``"expand"``: trees split
+        on year, month, day, weekday and hour, where they vary, on days since 1970, and
+        on the seconds of durations. The model computes them from the same columns.
     """
 
     #: The class of `info`.
@@ -109,6 +113,7 @@ class DMatrix(MetaInfoAccessors):
     #: Whether features without columns are an error.
     _needs_columns = True
 
+    @short_traceback
     def __init__(
         self,
         data: Any,
@@ -132,6 +137,7 @@ class DMatrix(MetaInfoAccessors):
         cache: Folders | None = None,
         memory_limit: int | str | None = None,
         codec: str = "auto",
+        dates: str = "error",
     ) -> None:
         if data_split_mode != DataSplitMode.ROW:
             raise DataError(
@@ -164,6 +170,7 @@ class DMatrix(MetaInfoAccessors):
             enable_categorical=enable_categorical,
             content=options is not None,
             needs_columns=self._needs_columns,
+            dates=dates,
         )
         self._fill(table, nthread, sketch, options)
         self.info.set(fields)
@@ -221,6 +228,8 @@ class DMatrix(MetaInfoAccessors):
         #: The formulas of the last columns, as a model keeps them; None: all columns
         #: are those of the container (see `hornbeam.features`).
         self.derived: Any = None
+        #: The matrix with the parts of times as derived features, once it was made.
+        self.expansion: Any = None
         #: The cuts of the tree method ``approx``, if the matrix was trained with it.
         self.tree_cuts: PerTreeCuts | None = None
 

@@ -44,12 +44,13 @@ def open_features(
     enable_categorical: bool = True,
     content: bool = False,
     needs_columns: bool = True,
+    dates: str = "error",
 ) -> tuple[Table, dict[str, Any]]:
     """Return the table of features, and the fields of rows by name.
 
     Parameters
     ----------
-    data, missing, names, types, enable_categorical, needs_columns
+    data, missing, names, types, enable_categorical, needs_columns, dates
         As for `as_table`.
     content
         Whether the checksum of the table (`Table.content`) is needed later.
@@ -83,13 +84,14 @@ def open_features(
             enable_categorical=enable_categorical,
             field_columns=field_columns,
             content=content,
+            dates=dates,
         )
     if table is None:
         frame = known_frame(data) if field_columns else None
         rest, popped = pop_columns(data if frame is None else frame, field_columns)
         given |= popped
         table = as_table(
-            rest, missing, names, columns, enable_categorical, needs_columns
+            rest, missing, names, columns, enable_categorical, needs_columns, dates
         )
     if isinstance(types, Categories):
         table = _recoded(types, table)

@@ -19,7 +19,7 @@ from hornbeam.data.dmatrix import DMatrix, categorical, column_order
 from hornbeam.data.opening import Folders, named_cache
 from hornbeam.data.schema import Schema, check_types
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.params import Parameters
 
 __all__ = ["ExtMemQuantileDMatrix", "QuantileDMatrix", "check_quantile_arguments"]
@@ -49,6 +49,7 @@ enable_categorical, data_split_mode, sketch
         As for `DMatrix`.
     """
 
+    @short_traceback
     def __init__(
         self,
         data: Any,
@@ -280,6 +281,7 @@ unseen
         As for `QuantileDMatrix`.
     """
 
+    @short_traceback
     def __init__(
         self,
         data: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,19 @@ from dataclasses import dataclass
 from hornbeam.data.categories import NO_CATEGORIES, Categories
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = ["Schema", "check_names", "check_types", "column_label", "listed"]
+__all__ = [
+    "DURATION",
+    "FEATURE_TYPES",
+    "TIME",
+    "Schema",
+    "check_names",
+    "check_types",
+    "column_label",
+    "listed",
+    "time_kind",
+    "time_zone",
+    "zoned",
+]
 
 FEATURE_TYPES = {
     "float": "a number",
@@ -18,6 +31,10 @@ FEATURE_TYPES = {
     "i": "true or false",
     "c": "a category",
 }
+#: The types of times and durations in seconds. That of times with a zone is
+#: ``"time[Europe/Rome]"``; XGBoost has none of them, so files call them "float".
+TIME, DURATION = "time", "duration"
+_ZONED = re.compile(r"time\[(.+)\]")
 FORBIDDEN_IN_NAMES = "[]<"
 LISTED = 10
 
@@ -33,6 +50,27 @@ class Schema:
     names: list[str] | None = None
     types: list[str] | None = None
     categories: Categories = NO_CATEGORIES
+
+
+def zoned(zone: str | None) -> str:
+    """Return the type of times in a time zone; None: without one."""
+    return TIME if zone is None else f"{TIME}[{zone}]"
+
+
+def time_zone(kind: str) -> str | None:
+    """Return the time zone of a type of times; None if it has none."""
+    found = _ZONED.fullmatch(kind)
+    return found and found[1]
+
+
+def time_kind(types: Sequence[str] | None, feature: int) -> str | None:
+    """Return what kind of times a column holds, in words; None: it holds none."""
+    kind = types[feature] if types else ""
+    if kind == DURATION:
+        return "durations"
+    if kind == TIME:
+        return "times without a time zone"
+    return "times with a time zone" if time_zone(kind) else None
 
 
 def column_label(names: Sequence[str] | None, feature: int) -> str:
@@ -84,7 +122,7 @@ def check_types(types: Sequence[str] | None, n_features: int) -> list[str] | Non
         return None
     types = _as_list(types, n_features, "feature_types")
     for feature, kind in enumerate(types):
-        if kind not in FEATURE_TYPES:
+        if kind not in FEATURE_TYPES and time_kind(types, feature) is None:
             raise DataError(
                 f"feature_types has {kind!r} for column {feature}; "
                 f"a type is one of {listed(FEATURE_TYPES)}",

@@ -7,6 +7,9 @@ from hornbeam.params import Parameters
 
 __all__ = ["check_cluster_booster", "check_cluster_parameters"]
 
+#: Parameters that a cluster has only one value of.
+_ONE_MACHINE = {"leaf_solver": "newton", "leaf_model": "constant", "device": "cpu"}
+
 
 def check_cluster_parameters(parameters: Parameters) -> None:
     """Raise a `ParameterError` if a cluster cannot train with these parameters."""
@@ -25,7 +28,7 @@ def check_cluster_parameters(parameters: Parameters) -> None:
             "or 'approx' on a cluster",
             code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
         )
-    for name, usual in (("leaf_solver", "newton"), ("leaf_model", "constant")):
+    for name, usual in _ONE_MACHINE.items():
         if getattr(parameters, name) != usual:
             raise ParameterError(
                 f"{name}={getattr(parameters, name)!r} trains on one machine, not on "

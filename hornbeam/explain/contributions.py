@@ -113,7 +113,9 @@ def contributions_by_output(
 
     The arguments are those of `contributions_of`.
     """
-    subject = Subject(model, data, class_names=class_names).spread(max_rows)
+    subject = Subject(model, data, class_names=class_names, margins=True).spread(
+        max_rows
+    )
     outputs = range(len(subject.output_names))
     return _of_subject(subject, outputs)
 
@@ -147,7 +149,7 @@ def contributions_of(
     ParameterError
         If the model has no such output, or has several and none is chosen.
     """
-    subject = Subject(model, data, class_names=class_names)
+    subject = Subject(model, data, class_names=class_names, margins=True)
     place = subject.output(output)
     return _of_subject(subject.spread(max_rows), [place])[0]
 
@@ -164,7 +166,7 @@ def contributions_of_row(
 
     The other arguments are those of `contributions_of`.
     """
-    subject = Subject(model, data, class_names=class_names)
+    subject = Subject(model, data, class_names=class_names, margins=True)
     place = subject.output(output)
     return _of_subject(subject.of_rows([row]), [place])[0]
 
@@ -197,7 +199,7 @@ def interactions_of(
     are evenly spaced over the data; 0 for the feature itself. The arguments
     are those of `contributions_of`.
     """
-    subject = Subject(model, data, class_names=class_names)
+    subject = Subject(model, data, class_names=class_names, margins=True)
     return _strengths(subject, subject.output(output))[subject.feature(feature)]
 
 
@@ -221,7 +223,7 @@ def partners_of(
     features
         Indices of features.
     """
-    subject = Subject(model, data, class_names=class_names)
+    subject = Subject(model, data, class_names=class_names, margins=True)
     strengths = _strengths(subject, subject.output(output))
     return [
         int(np.argmax(strengths[feature]))

@@ -119,7 +119,7 @@ def partial_dependence(
     DataError
         If a feature has no values.
     """
-    subject = Subject(model, data, class_names=class_names)
+    subject = Subject(model, data, class_names=class_names, margins=margins)
     asked: list[Any] = [features]
     if isinstance(features, Sequence | np.ndarray) and not isinstance(features, str):
         asked = list(features)

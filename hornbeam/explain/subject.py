@@ -36,6 +36,8 @@ class Subject:
     labels
         Labels to use instead of those in the data: numbers, or classes of the
         estimator.
+    margins
+        Whether outputs are margins, before the objective's transformation.
     class_names
         Names of the outputs, or of two classes; None: the classes of the estimator.
 
@@ -57,7 +59,9 @@ class Subject:
         data: Any,
         labels: Any = None,
         class_names: Sequence[Any] | None = None,
+        margins: bool = False,
     ) -> None:
+        self._margins = margins
         self.booster = booster = booster_of(model)
         fitted = not isinstance(model, Booster)
         own = getattr(model, "classes_", None)
@@ -130,6 +134,8 @@ class Subject:
     def output_names(self) -> list[str]:
         """Names of the outputs of the model."""
         n_outputs, objective = self.booster.model.n_outputs, self.booster.objective
+        if self._margins and objective.margin_names:
+            return list(objective.margin_names)
         if self.classes is not None:
             return self.classes[
                 -n_outputs:

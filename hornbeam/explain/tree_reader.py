@@ -66,7 +66,8 @@ def node_text_of(
     brief
         Whether to shorten long names in the middle.
     """
-    trained = booster_of(model).model
+    booster = booster_of(model)
+    trained = booster.model
     number = number_of(trained, number)
     for name, limit in (("max_depth", max_depth), ("most_categories", most_categories)):
         if limit is not None and limit < 0:
@@ -80,6 +81,8 @@ def node_text_of(
         values *= trained.num_parallel_tree  # the model predicts the mean
     names = getattr(model, "classes_", None) if class_names is None else class_names
     outputs = None if names is None else names_of(trained, names)
+    if booster.objective.margin_names:
+        outputs = list(booster.objective.margin_names)
     shares = _shares_of(trained, tree, values, outputs)
     about = ""
     if shares is None and tree.leaf_size < len(outputs or range(trained.n_outputs)):

@@ -84,6 +84,10 @@ def _header(
         "",
         f"   features:    {model.n_features}, in the order of {name}_feature_names;",
         "                a missing value is NaN, a category is its code",
+        *(
+            f"{'':16}{_comment(model.feature_names[time])} in {_comment(clock)}"
+            for time, clock in model.times.items()
+        ),
         f"   margins m:   {model.n_outputs}",
         f"   predictions: {n_predictions};",
         f"                {meaning}",

@@ -8,8 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.features.dates import PARTS
 from hornbeam.features.derived import DerivedFeatures
-from hornbeam.features.formulas import Arithmetic, Deviation
+from hornbeam.features.formulas import Arithmetic, DatePart, Deviation
 from hornbeam.features.level_means import LevelMeans
 
 __all__ = ["c_lines", "onnx_features", "python_block"]
@@ -48,10 +50,24 @@ def _expressions(
             left, right = number(formula.left), number(formula.right)
             yield told, f"{left} {formula.sign} {right}", None
             continue
+        if isinstance(formula, DatePart):
+            yield told, _date_part(formula, number(formula.time)), None
+            continue
         means = f"means_{place}[{_levels(formula.means, level)}]"
         if isinstance(formula, Deviation):
             means = f"{number(formula.number)} - {means}"
         yield told, means, formula.means
+
+
+def _date_part(formula: DatePart, seconds: str) -> str:
+    """Return the expression of a part of a time, the same in C and Python."""
+    if formula.part == "seconds":
+        return seconds
+    return f"date_part({seconds}, {PARTS.index(formula.part)})"
+
+
+def _has_dates(features: DerivedFeatures) -> bool:
+    return any(isinstance(f, DatePart) for f in features.formulas)
 
 
 # --- C --------------------------------------------------------------------------------
@@ -63,6 +79,37 @@ static int level_of(double code, int size)
     if (isnan(code))
         return size - 2;
     return code >= 0 && code < size - 2 ? (int)code : size - 1;
+}
+"""
+_C_DATES = """\
+/* A part of a time, in seconds since 1970 on the clock of its time zone: 0 year,
+   1 month, 2 day, 3 weekday from Monday on, 4 hour, 5 days since 1970. Years begin in
+   March here, so that leap days are at their ends. */
+static double date_part(double seconds, int part)
+{
+    const double days = floor(seconds / 86400.0);
+    const double since = days + 719468.0; /* days since the first of March, 0 */
+    const double era = floor(since / 146097.0); /* 400 years each */
+    const double day = since - era * 146097.0;
+    const double year = floor((day - floor(day / 1460.0) + floor(day / 36524.0)
+        - floor(day / 146096.0)) / 365.0);
+    const double of_year = day
+        - (365.0 * year + floor(year / 4.0) - floor(year / 100.0));
+    const double month = floor((5.0 * of_year + 2.0) / 153.0);
+    switch (part) {
+    case 0:
+        return year + era * 400.0 + (month >= 10.0 ? 1.0 : 0.0);
+    case 1:
+        return month < 10.0 ? month + 3.0 : month - 9.0;
+    case 2:
+        return of_year - floor((153.0 * month + 2.0) / 5.0) + 1.0;
+    case 3:
+        return days + 3.0 - 7.0 * floor((days + 3.0) / 7.0);
+    case 4:
+        return floor((seconds - days * 86400.0) / 3600.0);
+    default:
+        return seconds / 86400.0;
+    }
 }
 """
 _C_FINITE = """\
@@ -90,12 +137,18 @@ def c_lines(
         _expressions(
             features,
             names,
-            lambda place: f"(double){kind}given[{place}]",
+            lambda place: (
+                f"given[{place}]"
+                if place in features.times
+                else f"(double){kind}given[{place}]"
+            ),
             lambda place, size: f"level_of(given[{place}], {size})",
         )
     )
     if any(means is not None for _, _, means in found):
         yield _C_LEVEL
+    if _has_dates(features):
+        yield _C_DATES
     yield _C_FINITE
     for place, (_, _, means) in enumerate(found):
         if means is not None:
@@ -140,6 +193,29 @@ def _features(given):
 '''
 
 
+_PYTHON_DATES = '''
+def date_part(seconds, part):
+    """Return a part of a time: year, month, day, weekday, hour, days since 1970.
+
+    Seconds since 1970 are those on the clock of its time zone; weekdays are counted
+    from Monday on.
+    """
+    if seconds != seconds:
+        return math.nan
+    if part == 5:
+        return seconds / 86400.0
+    days = math.floor(seconds / 86400.0)
+    if part == 4:
+        return math.floor((seconds - days * 86400.0) / 3600.0)
+    if part == 3:
+        return (days + 3) % 7
+    date = datetime.date.fromordinal(719163 + days)
+    return (date.year, date.month, date.day)[part]
+
+
+'''
+
+
 def python_block(features: DerivedFeatures, names: list[str]) -> str:
     """Return a Python function that appends the derived features of a row."""
     tables, lines = "", ""
@@ -156,7 +232,8 @@ def python_block(features: DerivedFeatures, names: list[str]) -> str:
         lines += f"            {text},  # {told!a}\n"
         if means is not None:
             tables += f"means_{place} = (\n{_numbers(means.values, '    ')})\n"
-    return _PYTHON.format(tables=f"{tables}\n\n" if tables else "", lines=lines)
+    block = _PYTHON.format(tables=f"{tables}\n\n" if tables else "", lines=lines)
+    return f"{_PYTHON_DATES}{block.lstrip()}" if _has_dates(features) else block
 
 
 # --- ONNX -----------------------------------------------------------------------------
@@ -178,7 +255,16 @@ class Graph(Protocol):
 def onnx_features(
     graph: Graph, features: DerivedFeatures, given: str, dtype: np.dtype[Any]
 ) -> str:
-    """Return the name of the given features, (rows, given), and the derived ones."""
+    """Return the name of the given features, (rows, given), and the derived ones.
+
+    Raises a `ParameterError` if one is a part of a time.
+    """
+    if _has_dates(features):
+        raise ParameterError(
+            "ONNX has no calendar, and the model computes parts of dates; export it as "
+            "C or Python, or train it on the parts as columns",
+            code=ErrorCode.NOT_EXPORTABLE,
+        )
     double, single = np.dtype(np.float64), np.dtype(np.float32)
     known = graph.as_type(given, dtype, double)
 
@@ -214,6 +300,7 @@ def onnx_features(
             pair = column(formula.left), column(formula.right)
             columns.append(graph.add(operators[formula.sign], *pair))
             continue
+        assert not isinstance(formula, DatePart)
         means = means_of(formula.means)
         if isinstance(formula, Deviation):
             means = graph.add("Sub", column(formula.number), means)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.floats import nearest
+from hornbeam.data.schema import DURATION, time_zone
 from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 from hornbeam.export.links import link_of
 from hornbeam.features.derived import DerivedFeatures
@@ -140,6 +141,14 @@ class Nodes:
         return codes
 
 
+def _clock(kind: str) -> str:
+    if kind == DURATION:
+        return "seconds"
+    zone = time_zone(kind)
+    of_zone = "" if zone is None else f" of {zone}"
+    return f"seconds since 1970 on the clock{of_zone}"
+
+
 @dataclass(frozen=True, slots=True)
 class ExportedModel:
     """The part of a model that predictions need.
@@ -248,6 +257,12 @@ class ExportedModel:
         """The number of features that trees read, with the derived ones."""
         more = 0 if self.derived is None else len(self.derived.formulas)
         return self.n_features + more
+
+    @property
+    def times(self) -> dict[int, str]:
+        """How to give each time, by feature: seconds since when, on which clock."""
+        found = {} if self.derived is None else self.derived.times
+        return {feature: _clock(kind) for feature, kind in found.items()}
 
     @property
     def n_outputs(self) -> int:

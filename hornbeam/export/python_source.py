@@ -38,10 +38,9 @@ def python_source(model: ExportedModel) -> str:
     }
     blocks = [
         _header(model),
-        "import math\nfrom array import array\n\n"
-        + "\n".join(_constants(model, known)),
+        f"{_imports(model)}\n" + "\n".join(_constants(model, known)),
         _WITH_CODES.format(unseen=_UNSEEN[model.unseen_missing]) if known else _PLAIN,
-        _ROW.format(kind="d" if model.exact_features else "f"),
+        _row(model),
     ]
     values = "_values(row)"
     if model.derived is not None:
@@ -54,6 +53,23 @@ def python_source(model: ExportedModel) -> str:
     blocks += _prediction(model, score)
     about, *others = (block.strip("\n") for block in blocks)
     return "\n\n".join([about, "\n\n\n".join(others)]) + "\n"
+
+
+def _row(model: ExportedModel) -> str:
+    """Return the functions that read a row, in the precision of the model."""
+    if model.exact_features:
+        return _ROW.format(kind="d", number="float(value)")
+    if not model.times:
+        return _ROW.format(kind="f", number="float(value)")
+    number = (
+        f'float(value if feature in {_tuple(model.times)} else array("f", [value])[0])'
+    )
+    return _ROW.format(kind="d", number=number)
+
+
+def _imports(model: ExportedModel) -> str:
+    plain = "import math\nfrom array import array\n"
+    return f"import datetime\n{plain}" if model.times else plain
 
 
 def _header(model: ExportedModel) -> str:
@@ -69,7 +85,12 @@ def _header(model: ExportedModel) -> str:
         "predict(row) returns what the model predicts of one row, and margins(row) "
         f"what comes before the objective's transformation, {of_row}. A row is a "
         "mapping that has all the names of FEATURES, or a sequence in their order. "
-        f"What is missing is None or NaN{names}. Predictions are {meaning}."
+        f"What is missing is None or NaN{names}. "
+        + "".join(
+            f"{model.feature_names[time]} is given in {clock}. "
+            for time, clock in model.times.items()
+        )
+        + f"Predictions are {meaning}."
     )
     head = f'"""A model of Hornbeam {__version__}, objective {model.objective}.'
     return f'{head}\n\n{textwrap.fill(text, 88)}\n"""'
@@ -148,7 +169,7 @@ _ROW = '''
 def _number(feature, value):
     if isinstance(value, (str, bytes)):
         raise ValueError(f"{{FEATURES[feature]!r}} holds {{value!r}}, no number")
-    return float(value)
+    return {number}
 
 
 def _values(row):

@@ -20,6 +20,7 @@ from hornbeam.external_memory.codecs import (
 )
 from hornbeam.external_memory.manifest import BlockEntry, Segment
 from hornbeam.kernels.binning import interleave
+from hornbeam.system import FLAGS, advise_reading, read_at
 
 __all__ = [
     "BLOCK_ROWS",
@@ -112,12 +113,12 @@ class BlockReader:
     ) -> None:
         """Tell the system which segments of a block will be read next (fadvise)."""
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(path, os.O_RDONLY | FLAGS)
         except OSError:
             return  # `read` raises the error
         try:
             for offset, length in _ranges(entry, columns, by_row):
-                os.posix_fadvise(file, offset, length, os.POSIX_FADV_WILLNEED)
+                advise_reading(file, offset, length)
         except OSError:
             return
         finally:
@@ -153,7 +154,7 @@ class BlockReader:
             (segments,) bool: segments whose checksums were verified; updated.
         """
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(path, os.O_RDONLY | FLAGS)
         except FileNotFoundError:
             raise DamagedBlockError("the file is missing") from None
         try:
@@ -230,7 +231,7 @@ def _read_at(file: int, offset: int, views: Sequence[Bytes]) -> None:
     left = sum(view.size for view in views)
     parts = [view.data for view in views]
     while left:
-        count = os.preadv(file, parts, offset)
+        count = read_at(file, parts, offset)
         if count == 0:
             raise DamagedBlockError(f"the file ends at byte {offset}")
         left -= count

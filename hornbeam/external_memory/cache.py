@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from hornbeam.external_memory.folders import (
 from hornbeam.external_memory.manifest import Manifest, read_manifest
 from hornbeam.external_memory.reader import BlockStore, Rebuild
 from hornbeam.external_memory.writer import BlockWriter
+from hornbeam.log import LOGGER
 
 __all__ = ["open_or_build", "open_store"]
 
@@ -109,7 +109,7 @@ def open_or_build(
             manifest, why = _find(paths, fingerprint, rebuild is not None)
             if manifest is None and lock.is_exclusive:
                 if why:
-                    sys.stderr.write(f"hornbeam: {why}; the cache is made again\n")
+                    LOGGER.warning("%s; the cache is made again", why)
                 is_building = True
                 clean_folders(paths)
                 manifest = build(partial(_new_writer, writers, paths, fingerprint))

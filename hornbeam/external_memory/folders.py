@@ -9,11 +9,9 @@ have the same file open.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +19,9 @@ from pathlib import Path
 
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.files import remove_abandoned
+from hornbeam.log import LOGGER
 from hornbeam.memory import in_words
+from hornbeam.system import FLAGS, REPLACES_OPEN_FILES, lock
 
 __all__ = [
     "BLOCK_NAME",
@@ -211,11 +211,11 @@ class FolderLock:
             if not is_noticed and time.monotonic() - begin > _NOTICE_SECONDS:
                 is_noticed = True
                 place = str(self._paths[0].parent)
-                sys.stderr.write(
-                    f"hornbeam: waiting for another process (or matrix) that makes "
-                    f"the cache in {place!r}\n"
+                LOGGER.info(
+                    "waiting for another process (or matrix) that makes the cache in "
+                    "%r",
+                    place,
                 )
-                sys.stderr.flush()
             time.sleep(_RETRY_SECONDS)
 
     def try_lock(self, *, exclusive: bool) -> bool:
@@ -223,12 +223,12 @@ class FolderLock:
 
         If not, any lock of this object is released.
         """
-        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         if not self._files:
             self._files = [_open(path) for path in self._paths]
         try:
             for path, file in zip(self._paths, self._files, strict=True):
-                fcntl.flock(file, kind | fcntl.LOCK_NB)
+                with _without_locks():
+                    lock(file, exclusive=exclusive, wait=False)
                 if not _is_same(path, file):  # it was deleted before it was locked
                     self.close()
                     return False
@@ -240,6 +240,8 @@ class FolderLock:
 
     def remove(self) -> None:
         """Delete the lock files, which must be locked exclusively, and release them."""
+        if not REPLACES_OPEN_FILES:
+            self.close()
         for path in self._paths:
             path.unlink(missing_ok=True)
         self.close()
@@ -251,9 +253,19 @@ class FolderLock:
             os.close(file)
 
 
+@contextmanager
+def _without_locks() -> Iterator[None]:
+    """Pass over the error of a system that has no locks on files."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOLCK:
+            raise
+
+
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return os.open(path, os.O_RDWR | os.O_CREAT | FLAGS, 0o666)
     except OSError as error:
         raise DataError(
             f"the cache folder {str(path.parent)!r} is not writable "

@@ -12,13 +12,14 @@ ahead.
 
 from __future__ import annotations
 
-import mmap
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from hornbeam.system import map_memory
 
 __all__ = ["Buffer", "ReadAhead", "map_pages"]
 
@@ -52,10 +53,8 @@ class Buffer:
 def map_pages(n_bins: int, dtype: npt.DTypeLike) -> Bins:
     """Return an array in separate memory pages, which are unmapped when it is freed."""
     size = n_bins * np.dtype(dtype).itemsize
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # Use huge pages, as NumPy does: kernels access rows in random order.
-    memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, dtype)
+    # Huge pages, as NumPy does: kernels access rows in random order.
+    return np.frombuffer(map_memory(size), dtype)
 
 
 class ReadAhead:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.external_memory.folders import writing
 from hornbeam.files import create_temporary
+from hornbeam.system import REPLACES_OPEN_FILES, read_at, write_at
 
 __all__ = ["SpillFiles"]
 
@@ -39,12 +40,17 @@ class SpillFiles:
         #: Folder, offset, size in bytes and reserved bytes of each array.
         self._places: dict[tuple[str, int], tuple[int, int, int, int]] = {}
         self._lock = Lock()
-        self._free = weakref.finalize(self, _close, self._files)
+        # What cannot be deleted while it is open is deleted at the end.
+        self._paths: list[Path] = []
+        self._free = weakref.finalize(self, _close, self._files, self._paths)
         for folder in folders:
             with writing(folder, 0):
                 file, path = create_temporary(folder)
                 self._files.append(file)
-                path.unlink()
+                if REPLACES_OPEN_FILES:
+                    path.unlink()
+                else:
+                    self._paths.append(path)
 
     def save(self, name: str, block: int, array: npt.NDArray[Any]) -> None:
         """Store an array; it replaces the one of this name and block."""
@@ -60,7 +66,7 @@ class SpillFiles:
         rest = stored.data
         with writing(self._folders[folder], stored.size):
             while rest:
-                count = os.pwrite(self._files[folder], rest, offset)
+                count = write_at(self._files[folder], rest, offset)
                 rest, offset = rest[count:], offset + count
 
     def load(self, name: str, block: int, out: npt.NDArray[Any]) -> None:
@@ -71,7 +77,7 @@ class SpillFiles:
             raise ValueError(f"{name} of block {block} has {size} bytes")
         while rest:
             try:
-                count = os.preadv(self._files[folder], [rest], offset)
+                count = read_at(self._files[folder], [rest], offset)
             except OSError as error:
                 count, why = 0, error.strerror
             else:
@@ -91,6 +97,8 @@ class SpillFiles:
         self._free()
 
 
-def _close(files: list[int]) -> None:
+def _close(files: list[int], paths: list[Path]) -> None:
     while files:
         os.close(files.pop())
+    while paths:
+        paths.pop().unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hornbeam.data.categories import Categories
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
-from hornbeam.features.formulas import Formula, names_of
+from hornbeam.features.formulas import DatePart, Formula, names_of
 from hornbeam.features.level_means import Columns
 
 __all__ = ["DerivedFeatures", "DerivedTable", "as_column"]
@@ -50,6 +50,9 @@ class DerivedFeatures:
             every = chain([text], copies)
             names = [*names, next(name for name in every if name not in names)]
         types = None if raw.types is None else [*raw.types, *["float"] * more]
+        for time in self.times:
+            # XGBoost has no type of times; the formulas keep it.
+            types = _with_type(types, time, "float")
         categories = raw.categories
         if not categories.empty():
             levels = [*categories.names, *[None] * more]
@@ -61,13 +64,24 @@ class DerivedFeatures:
         count = schema.n_features - len(self.formulas)
         names = schema.names[:count] if self.named and schema.names else None
         types = None if schema.types is None else schema.types[:count]
+        for time, kind in self.times.items():
+            types = _with_type(types, time, kind)
         return Schema(count, names, types, schema.categories.select(range(count)))
+
+    @property
+    def times(self) -> dict[int, str]:
+        """The feature types of the columns of times, whose parts are features."""
+        return {f.time: f.kind for f in self.formulas if isinstance(f, DatePart)}
 
     def values(self, columns: Columns) -> Floats:
         """Return the derived columns, (formulas, rows)."""
         with np.errstate(all="ignore"):
             values = [as_column(formula.values(columns)) for formula in self.formulas]
         return np.stack(values)
+
+
+def _with_type(types: list[str] | None, feature: int, kind: str) -> list[str] | None:
+    return types and [*types[:feature], kind, *types[feature + 1 :]]
 
 
 def as_column(values: NDArray[np.float64]) -> Floats:
@@ -89,7 +103,7 @@ class DerivedTable(Table):
         The formulas.
     single
         Whether numbers are rounded to float32 first, as the trees of the model read
-        them.
+        them; times are not.
     known
         (formulas, rows) float32: the values of the training rows, which ordered
         statistics have other formulas for. None: the values of the formulas.
@@ -137,12 +151,12 @@ class DerivedTable(Table):
 
         @cache
         def column(feature: int) -> NDArray[np.float64]:
-            return self._as_operand(self._table.column(feature))
+            return self._as_operand(self._table.column(feature), feature)
 
         return column
 
-    def _as_operand(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        if self._single:
+    def _as_operand(self, values: NDArray[Any], feature: int) -> NDArray[np.float64]:
+        if self._single and feature not in self._features.times:
             with np.errstate(over="ignore"):
                 values = values.astype(np.float32)
         return values.astype(np.float64)
@@ -158,7 +172,7 @@ class DerivedTable(Table):
         if self._known is not None:
             derived = self._known[:, start:stop]
         else:
-            derived = self._features.values(lambda f: self._as_operand(given[:, f]))
+            derived = self._features.values(lambda f: self._as_operand(given[:, f], f))
         rows = np.empty((stop - start, self.n_features), self.dtype)
         rows[:, :width], rows[:, width:] = given, derived.T
         rows[:, self._hidden] = np.nan
@@ -169,7 +183,9 @@ class DerivedTable(Table):
             yield from super().batches(features)
             return
         for batch in self._table.batches():
-            derived = DerivedTable(batch, self._features, self._single)
+            derived = DerivedTable(
+                batch, self._features, self._single, None, self._hidden
+            )
             yield derived if features is None else derived.select(features)
 
     def take(self, rows: np.ndarray) -> Table:

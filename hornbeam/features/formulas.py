@@ -4,6 +4,7 @@
     a - mean(a | c)                     of a numerical and a categorical column
     mean(label | c)                     of a categorical column, or several: c, d
     mean(label = 2 | c)                 the share of a class
+    hour(t)                             a part of a time: see `hornbeam.features.dates`
 
 A formula without its means, as a text gives it, is fitted to training rows.
 """
@@ -19,12 +20,14 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.data.schema import Schema, listed
+from hornbeam.data.schema import Schema, listed, time_kind
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.features.dates import part_of, parts_of
 from hornbeam.features.level_means import MAX_CELLS, Columns, LevelMeans
 
 __all__ = [
     "Arithmetic",
+    "DatePart",
     "Deviation",
     "Formula",
     "TargetMean",
@@ -32,6 +35,7 @@ __all__ = [
     "is_categorical",
     "names_of",
     "parse",
+    "times_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -194,7 +198,44 @@ class TargetMean:
         return replace(self, means=means), ordered
 
 
-Formula: TypeAlias = Arithmetic | Deviation | TargetMean
+@dataclass(frozen=True, slots=True)
+class DatePart:
+    """A part of a time, such as its hour; of a duration its seconds.
+
+    Attributes
+    ----------
+    part
+        See `hornbeam.features.dates`.
+    time
+        The column.
+    kind
+        The feature type of the column, with its time zone.
+    """
+
+    part: str
+    time: int
+    kind: str
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        return ()
+
+    def text(self, names: Sequence[str]) -> str:
+        return f"{self.part}({names[self.time]})"
+
+    def values(self, columns: Columns) -> Floats:
+        return part_of(self.part, columns(self.time), self.kind)
+
+    def fitted(self, rows: TrainingRows) -> tuple[DatePart, Floats]:
+        """Return the formula, and its values for the training rows."""
+        return self, self.values(rows.columns)
+
+
+Formula: TypeAlias = Arithmetic | Deviation | TargetMean | DatePart
 
 
 def _joined(categories: tuple[int, ...], names: Sequence[str]) -> str:
@@ -215,6 +256,7 @@ def _sizes(means: LevelMeans, rows: TrainingRows) -> list[int]:
 # --- From text ------------------------------------------------------------------------
 
 _MEAN = re.compile(r"mean\(label(?: = (\d+))? \| (.*)\)", re.DOTALL)
+_PART = re.compile(r"([a-z]+)\((.*)\)", re.DOTALL)
 _EXAMPLES = "'a - b', 'a * b', 'a / b', 'a - mean(a | c)' or 'mean(label | c)'"
 
 
@@ -235,7 +277,9 @@ def parse(text: Any, schema: Schema) -> Formula:
     """
     names = names_of(schema)
     places = {name: place for place, name in enumerate(names)}
-    formula = _parsed(text, places) if isinstance(text, str) else None
+    formula = None
+    if isinstance(text, str):
+        formula = _date_part(text, places, schema) or _parsed(text, places)
     if formula is None:
         raise ParameterError(
             f"{text!r} is not a formula of the columns {listed(names)}; write "
@@ -243,12 +287,12 @@ def parse(text: Any, schema: Schema) -> Formula:
             "categorical one for c",
             code=ErrorCode.INVALID_FEATURE_FORMULA,
         )
-    for places_read, is_wrong, kind in (
-        (formula.numbers, is_categorical, "numerical"),
-        (formula.categories, is_numerical, "categorical"),
+    for places_read, is_right, kind in (
+        (formula.numbers, is_numerical, "numerical"),
+        (formula.categories, is_categorical, "categorical"),
     ):
         for place in places_read:
-            if is_wrong(schema, place):
+            if not is_right(schema, place):
                 raise ParameterError(
                     f"the formula {text!r} needs a {kind} column in the place of "
                     f"{names[place]!r}, which is not; write {_EXAMPLES}, with a "
@@ -272,7 +316,27 @@ def is_categorical(schema: Schema, place: int) -> bool:
 
 def is_numerical(schema: Schema, place: int) -> bool:
     """Return whether a column has numbers."""
-    return not is_categorical(schema, place)
+    return not (is_categorical(schema, place) or time_kind(schema.types, place))
+
+
+def times_of(schema: Schema) -> list[int]:
+    """Return the columns of times and durations."""
+    return [
+        place
+        for place in range(schema.n_features)
+        if time_kind(schema.types, place) is not None
+    ]
+
+
+def _date_part(text: str, places: dict[str, int], schema: Schema) -> DatePart | None:
+    found = _PART.fullmatch(text)
+    if found is None or found[2] not in places or schema.types is None:
+        return None
+    place = places[found[2]]
+    kind = schema.types[place]
+    if time_kind(schema.types, place) is None or found[1] not in parts_of(kind):
+        return None
+    return DatePart(found[1], place, kind)
 
 
 def _parsed(text: str, places: dict[str, int]) -> Formula | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,15 +18,19 @@ from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import listed
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.data.table import Table
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
+from hornbeam.features.dates import ALWAYS, part_of, parts_of
 from hornbeam.features.derived import DerivedFeatures, DerivedTable, as_column
-from hornbeam.features.formulas import TrainingRows, names_of, parse
+from hornbeam.features.formulas import TrainingRows, names_of, parse, times_of
 
 __all__ = [
     "DerivedMatrix",
     "Recipe",
+    "date_recipe",
     "derive",
     "derived_fold",
+    "expanded",
     "reason_against",
     "with_derived",
 ]
@@ -59,6 +63,7 @@ class Recipe(NamedTuple):
         return Recipe(tuple(formulas), tuple(sorted(replaced)), self.seed)
 
 
+@short_traceback
 def derive(
     data: DMatrix,
     formulas: Sequence[str],
@@ -106,10 +111,77 @@ def derive(
 
 
 def derived(data: DMatrix, recipe: Recipe) -> DerivedMatrix:
-    """Return training data with the derived features of a recipe, as `derive` does."""
+    """Return training data with the derived features of a recipe, as `derive` does.
+
+    Columns of times have their parts as derived features in any case.
+    """
+    recipe = _with_dates(data, recipe)
     _check(data, recipe)
     features, values = _fitted(data, recipe, None)
     return DerivedMatrix(data, recipe, features, values)
+
+
+def expanded(data: DMatrix) -> DMatrix:
+    """Return training data with the parts of their times as derived features.
+
+    Returns the matrix itself if it has no columns of times. The result is kept for
+    later calls, with its bins. Of rows that are read in batches, it reads batches, too.
+    """
+    if data.derived is not None or isinstance(data, QuantileDMatrix):
+        return data
+    if data.expansion is None:
+        recipe = date_recipe(data)
+        if recipe is None:
+            return data
+        data.expansion = _Expanded.of(data, recipe)
+    expansion: DMatrix = data.expansion
+    return expansion
+
+
+def date_recipe(data: DMatrix) -> Recipe | None:
+    """Return the parts of times that are features; None if there are no such columns.
+
+    These are the parts that vary, and always the days since 1970.
+    """
+    times, schema = times_of(data.schema), data.schema
+    if not times or data.derived is not None:
+        return None
+    names, types = names_of(schema), schema.types or []
+    parts = [(place, part) for place in times for part in parts_of(types[place])]
+    spans = dict.fromkeys(parts, (np.inf, -np.inf))
+    for batch in data.table.batches(times):
+        read = cache(partial(_column_of, batch))
+        for (place, part), (low, high) in spans.items():
+            values = part_of(part, read(times.index(place)), types[place])
+            spans[place, part] = (
+                np.fmin.reduce(values, initial=low),
+                np.fmax.reduce(values, initial=high),
+            )
+    formulas = [
+        f"{part}({names[place]})"
+        for (place, part), (low, high) in spans.items()
+        if part in ALWAYS or low < high
+    ]
+    taken = [text for text in formulas if text in names]
+    if taken:
+        raise DataError(
+            f"the parts of dates have the names {listed(taken)}, which columns have "
+            "already; rename these columns",
+            code=ErrorCode.DUPLICATE_FEATURE_NAMES,
+            names=listed(taken),
+        )
+    return Recipe(tuple(formulas), tuple(times))
+
+
+def _column_of(table: Table, feature: int) -> Floats:
+    return table.column(feature).astype(np.float64)
+
+
+def _with_dates(data: DMatrix, recipe: Recipe) -> Recipe:
+    dates = date_recipe(data)
+    return (
+        recipe if dates is None else dates._replace(seed=recipe.seed).with_more(recipe)
+    )
 
 
 def reason_against(data: DMatrix) -> str | None:
@@ -232,10 +304,7 @@ class DerivedMatrix(DMatrix):
     @property
     def feature_weights(self) -> Floats | None:
         """Weight of each column in column sampling; of derived columns 1."""
-        weights = self.raw.feature_weights
-        if weights is None:
-            return None
-        return np.append(weights, np.ones(self.n_features - weights.size))
+        return _more_weights(self.raw.feature_weights, self.n_features)
 
     def _bin(self, max_bin: int, nthread: int) -> Binned:
         given = self.raw.binned(max_bin, nthread)
@@ -265,6 +334,34 @@ class DerivedMatrix(DMatrix):
         )
 
 
+class _Expanded(DMatrix):
+    """Rows with the parts of their times, which no labels are needed for."""
+
+    @staticmethod
+    def of(data: DMatrix, recipe: Recipe) -> _Expanded:
+        """Return a matrix of the same rows, labels and options."""
+        schema = data.schema
+        formulas = tuple(parse(text, schema) for text in recipe.formulas)
+        features = DerivedFeatures(formulas, schema.names is not None)
+        known = None if data.table.is_stream else features.values(_columns(data))
+        table = DerivedTable(data.table, features, False, known, recipe.replaced)
+        matrix = _Expanded.__new__(_Expanded)
+        matrix._fill(table, data.nthread, data.sketch, data.cache_options)
+        matrix.info, matrix.derived = data.info, features
+        return matrix
+
+    @property
+    def feature_weights(self) -> Floats | None:
+        """Weight of each column in column sampling; of parts of times 1."""
+        return _more_weights(self.info["feature_weights"], self.n_features)
+
+
+def _more_weights(weights: Floats | None, n_features: int) -> Floats | None:
+    if weights is None:
+        return None
+    return np.append(weights, np.ones(n_features - weights.size))
+
+
 def with_derived(data: DMatrix, features: DerivedFeatures, single: bool) -> DMatrix:
     """Return a matrix of the same rows with derived features, for prediction.
 
@@ -277,7 +374,9 @@ def with_derived(data: DMatrix, features: DerivedFeatures, single: bool) -> DMat
             "bins; make a DMatrix",
             code=ErrorCode.RAW_VALUES_NEEDED,
         )
-    matrix = DMatrix.of_table(DerivedTable(data.table, features, single), {})
+    hidden = list(features.times)
+    table = DerivedTable(data.table, features, single, None, hidden)
+    matrix = DMatrix.of_table(table, {})
     matrix.nthread, matrix.info, matrix.derived = data.nthread, data.info, features
     return matrix
 
@@ -298,6 +397,7 @@ def derived_fold(
     columns. Those of other columns are the cuts of all rows. The matrices have the
     values of features only `with_values`.
     """
+    recipe = _with_dates(data, recipe)
     _check(data, recipe)
     features, values = _fitted(data, recipe, train)
     given = data.binned(max_bin, nthread)

@@ -1,8 +1,9 @@
 """The derived features of a model in its file: formulas that XGBoost passes over.
 
 They are in Hornbeam's extension (see `model_file`). A formula has the numbers of the
-columns that it reads, and the means of levels as decimals in one text; how a person
-reads it is the name of its feature.
+columns that it reads, and the means of levels as decimals in one text; a part of a time
+has the feature type of its column, with the time zone, as XGBoost has no such type. How
+a person reads a formula is the name of its feature.
 """
 
 from __future__ import annotations
@@ -12,9 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from hornbeam.data.schema import time_kind
 from hornbeam.errors import ErrorCode, ModelFileError
+from hornbeam.features.dates import parts_of
 from hornbeam.features.derived import DerivedFeatures
-from hornbeam.features.formulas import Arithmetic, Deviation, Formula, TargetMean
+from hornbeam.features.formulas import (
+    Arithmetic,
+    DatePart,
+    Deviation,
+    Formula,
+    TargetMean,
+)
 from hornbeam.features.level_means import MAX_CELLS, LevelMeans
 from hornbeam.forest.json_fields import (
     as_count,
@@ -42,6 +51,9 @@ def write_derived(features: DerivedFeatures) -> dict[str, Any]:
 def _written(formula: Formula) -> dict[str, Any]:
     if isinstance(formula, Arithmetic):
         return {"kind": formula.sign, "numbers": list(formula.numbers)}
+    if isinstance(formula, DatePart):
+        of_column = {"column": formula.kind, "numbers": [formula.time]}
+        return {"kind": "date", "part": formula.part, **of_column}
     means = {
         "categories": list(formula.means.categories),
         "means": " ".join(map(repr, formula.means.values.tolist())),
@@ -97,6 +109,8 @@ class _Reader:
             block = as_object(value, where, ["kind", "numbers"])
             left, right = self._places(block["numbers"], f"{where}.numbers", 2)
             return Arithmetic(kind, left, right)
+        if kind == "date":
+            return self._date_part(value, where)
         if kind == "deviation":
             block = as_object(value, where, ["kind", "numbers", *_MEANS])
             (number,) = self._places(block["numbers"], f"{where}.numbers", 1)
@@ -111,6 +125,19 @@ class _Reader:
             f"{where} is not an object of a known kind of formula",
             code=ErrorCode.MODEL_FILE_WRONG_TYPE,
         )
+
+    def _date_part(self, value: Any, where: str) -> DatePart:
+        block = as_object(value, where, ["kind", "column", "numbers", "part"])
+        (time,) = self._places(block["numbers"], f"{where}.numbers", 1)
+        part = as_string(block["part"], f"{where}.part")
+        column = as_string(block["column"], f"{where}.column")
+        if time_kind([column], 0) is None or part not in parts_of(column):
+            raise ModelFileError(
+                f"{where} is {part!r} of a column of type {column!r}, which is not a "
+                "part of a time",
+                code=ErrorCode.MODEL_FILE_INCONSISTENT,
+            )
+        return DatePart(part, time, column)
 
     def _places(self, value: Any, where: str, count: int | None) -> tuple[int, ...]:
         places = as_integers(value, where)

@@ -19,6 +19,7 @@ from threading import Thread
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.jit import COMPILED, NATIVE
 from hornbeam.kernels.sources import FOLDER
+from hornbeam.log import LOGGER
 
 __all__ = [
     "FIRST_FIT",
@@ -46,7 +47,7 @@ def compile_first_fit(says_so: bool = True) -> None:
     Parameters
     ----------
     says_so
-        Whether to write a line to stderr, if that is a terminal.
+        Whether to log a line, if stderr is a terminal.
     """
     if not COMPILED or NATIVE is not None or available_threads() < 2:
         return
@@ -58,9 +59,10 @@ def compile_first_fit(says_so: bool = True) -> None:
     if not jobs:  # they are being recorded
         return
     if says_so and sys.stderr.isatty():
-        sys.stderr.write(
-            f"hornbeam: compiling {len(jobs)} kernels for the first fit, which takes "
-            "seconds and is done once\n"
+        LOGGER.info(
+            "compiling %d kernels for the first fit, which takes seconds and is done "
+            "once",
+            len(jobs),
         )
     with suppress(OSError):
         for _ in compile_in_processes(_WORKER, jobs[:-1]):

@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels.bits import lowest_bit
+from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.layout import BLOCK_ROWS
 from hornbeam.kernels.leaves import gain_of
 from hornbeam.kernels.split import (
     TINY,
@@ -35,8 +37,11 @@ __all__ = [
     "PackedSums",
     "SplitBuffers",
     "can_split",
+    "is_packed",
+    "node_size",
     "pack",
     "search_packed_node",
+    "subtract_histogram",
     "subtract_packed",
     "subtract_rows",
     "sum_few_rows",
@@ -88,6 +93,18 @@ class SplitBuffers(NamedTuple):
     every_bin: NDArray[np.int64]
     sums: NDArray[np.int64]
     touched: NDArray[np.uint64]
+
+
+@inline
+def node_size(tables, node):
+    """Return the number of rows of a node."""
+    return tables.nodes[node]["end"] - tables.nodes[node]["begin"]
+
+
+@inline
+def is_packed(tables, node, rules):
+    """Return whether the histogram of a node is packed."""
+    return rules.packs and node_size(tables, node) <= BLOCK_ROWS
 
 
 @inline
@@ -185,6 +202,26 @@ def subtract_packed(parent, child, was_packed, is_packed, begin, end):
             g = gradients[c] - (own[c] >> 32)
             h = hessians[c] - (own[c] & _LOW_HALF)
             gradients[c] = (g << 32) + h
+
+
+@kernel
+def subtract_histogram(
+    histograms,  # (slots, 2, bins) int64, in and out
+    parent,  # slots
+    child,
+    child_packed,  # the child's is packed; the parent's was; the sibling's is
+    was_packed,
+    is_packed,
+    begin,  # bins
+    end,
+):
+    """Subtract a node's histogram from its parent's, which leaves the sibling's."""
+    if child_packed:
+        subtract_packed(
+            histograms[parent], histograms[child], was_packed, is_packed, begin, end
+        )
+    else:
+        take_from_parent(histograms, parent, child, begin, end)
 
 
 @kernel

@@ -36,6 +36,7 @@ __all__ = [
     "search_node",
     "search_one_way",
     "settle_split",
+    "write_leaf",
 ]
 
 #: The least hessian of a child: above zero, also where min_child_weight is zero.
@@ -172,6 +173,14 @@ def keep_candidate(
     split["right_weight"] = 0.0
     split["left_rows"] = 0
     split["total_rows"] = 0
+
+
+@inline
+def write_leaf(split):
+    """Write the record of a leaf in place of a split."""
+    keep_candidate(split, 0.0, 0, 0, 0, 0, np.int64(0), np.int64(0))
+    split["total_gradient"] = 0
+    split["total_hessian"] = 0
 
 
 @kernel

@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.histogram import (
-    HistogramSlots,
-    build_histograms,
-    take_from_parent,
-)
+from hornbeam.kernels.histogram import HistogramSlots, build_histograms
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, MIN_GAIN, PACK, REPLACE
-from hornbeam.kernels.packed_split import can_split, subtract_packed
+from hornbeam.kernels.layout import JOIN_BINS, MIN_GAIN, PACK, REPLACE
+from hornbeam.kernels.packed_split import (
+    can_split,
+    is_packed,
+    node_size,
+    subtract_histogram,
+)
 from hornbeam.kernels.partition import partition_rows
 from hornbeam.kernels.plan import (
     enter_split,
@@ -32,7 +33,7 @@ from hornbeam.kernels.plan import (
     settle_children,
 )
 from hornbeam.kernels.sampling import draw_columns
-from hornbeam.kernels.split import CandidateFeatures, keep_candidate
+from hornbeam.kernels.split import CandidateFeatures, keep_candidate, write_leaf
 from hornbeam.kernels.symmetric_tree import (
     LevelGains,
     add_node_gains,
@@ -151,17 +152,6 @@ class LevelBuffers(NamedTuple):
 
 
 @inline
-def _size(tables, node):
-    """Return the number of rows of a node."""
-    return tables.nodes[node]["end"] - tables.nodes[node]["begin"]
-
-
-@inline
-def _is_packed(tables, node, rules):
-    return rules.packs and _size(tables, node) <= BLOCK_ROWS
-
-
-@inline
 def _may_gain(tables, node, rules):
     """Return whether a node may gain by any split."""
     return can_split(tables.family[_HESSIAN, node], rules.scales, rules.split)
@@ -187,7 +177,7 @@ def _assign_slots(begin, end, tables, rules, buffers):
     parents = (end - begin) // 2
     for i in range(parents):
         left = begin + 2 * i
-        smaller = left + np.int64(_size(tables, left) > _size(tables, left + 1))
+        smaller = left + np.int64(node_size(tables, left) > node_size(tables, left + 1))
         larger = 2 * left + 1 - smaller
         slot = family[_SLOT, family[_PARENT, left]]
         family[_SLOT, left] = family[_SLOT, left + 1] = -1
@@ -261,7 +251,7 @@ def _write_splits(features, rules, pool, tables, buffers):
         node = buffers.batch[2, i]
         write_level_split(
             pool.histograms[tables.family[_SLOT, node]],
-            _is_packed(tables, node, rules),
+            is_packed(tables, node, rules),
             features.table,
             features.every_row,
             buffers.choice[0],
@@ -363,8 +353,7 @@ def _plan(team, features, rules, pool, tables, buffers):
     state[_COMMAND] = _STOP
     for node in range(state[BEGIN], state[END]):
         split = tables.splits[node]
-        keep_candidate(split, 0.0, 0, 0, 0, 0, np.int64(0), np.int64(0))
-        split["total_gradient"] = split["total_hessian"] = 0
+        write_leaf(split)
     return 1
 
 
@@ -381,18 +370,16 @@ def _subtract(task, pool, tables, rules, buffers):
     smaller = buffers.subtracted[1, task // shares]
     begin = task % shares * JOIN_BINS
     end = min(begin + JOIN_BINS, bins)
-    slot, child = tables.family[_SLOT, larger], tables.family[_SLOT, smaller]
-    if _is_packed(tables, smaller, rules):
-        subtract_packed(
-            histograms[slot],
-            histograms[child],
-            _is_packed(tables, tables.family[_PARENT, larger], rules),
-            _is_packed(tables, larger, rules),
-            begin,
-            end,
-        )
-    else:
-        take_from_parent(histograms, slot, child, begin, end)
+    subtract_histogram(
+        histograms,
+        tables.family[_SLOT, larger],
+        tables.family[_SLOT, smaller],
+        is_packed(tables, smaller, rules),
+        is_packed(tables, tables.family[_PARENT, larger], rules),
+        is_packed(tables, larger, rules),
+        begin,
+        end,
+    )
 
 
 @kernel
@@ -413,7 +400,7 @@ def _add_gains(thread_id, n_threads, sync, pool, features, rules, tables, buffer
             node = buffers.batch[2, i]
             add_node_gains(
                 pool.histograms[tables.family[_SLOT, node]],
-                _is_packed(tables, node, rules),
+                is_packed(tables, node, rules),
                 candidates,
                 task * block,
                 min((task + 1) * block, chosen.size),

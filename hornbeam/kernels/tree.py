@@ -19,22 +19,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from hornbeam.kernels.histogram import (
-    HistogramSlots,
-    build_histograms,
-    take_from_parent,
-)
+from hornbeam.kernels.histogram import HistogramSlots, build_histograms
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel, phase
-from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, MIN_GAIN, PACK, REPLACE
+from hornbeam.kernels.layout import JOIN_BINS, MIN_GAIN, PACK, REPLACE
 from hornbeam.kernels.leaves import bound_children, bound_nodes
 from hornbeam.kernels.packed_split import (
     PackedSums,
     SplitBuffers,
     can_split,
+    is_packed,
+    node_size,
     pack,
     search_packed_node,
-    subtract_packed,
+    subtract_histogram,
     subtract_rows,
     sum_few_rows,
 )
@@ -46,7 +44,12 @@ from hornbeam.kernels.plan import (
     settle_children,
 )
 from hornbeam.kernels.sampling import draw_columns
-from hornbeam.kernels.split import CandidateFeatures, keep_candidate, search_node
+from hornbeam.kernels.split import (
+    CandidateFeatures,
+    keep_candidate,
+    search_node,
+    write_leaf,
+)
 from hornbeam.kernels.sync import (
     barrier,
     is_stopped,
@@ -91,19 +94,8 @@ _STOP, _PARTITION, _COUNT, _BUILD, _SEARCH = range(5)
 
 
 @inline
-def _size(tables, node):
-    """Return the number of rows of a node."""
-    return tables.nodes[node]["end"] - tables.nodes[node]["begin"]
-
-
-@inline
 def _has_few_rows(tables, node, rules):
-    return rules.packs and _size(tables, node) <= FEW_ROWS
-
-
-@inline
-def _is_packed(tables, node, rules):
-    return rules.packs and _size(tables, node) <= BLOCK_ROWS
+    return rules.packs and node_size(tables, node) <= FEW_ROWS
 
 
 # The queue of lossguide: the highest gain comes first, of equal gains the lower node.
@@ -306,14 +298,14 @@ def _assign_slots(begin, end, tables, pool, rules, buffers):
         n_built = np.int64(not _has_few_rows(tables, 0, rules))
     for left in range(first, end, 2):
         parent = family[PARENT, left]
-        swaps = _size(tables, left) > _size(tables, left + 1)
+        swaps = node_size(tables, left) > node_size(tables, left + 1)
         smaller = left + 1 if swaps else left
         larger = left if swaps else left + 1
         slot = family[SLOT, parent]
-        searches_smaller = _size(tables, smaller) > 1 and can_split(
+        searches_smaller = node_size(tables, smaller) > 1 and can_split(
             family[HESSIAN, smaller], rules.scales, rules.split
         )
-        searches_larger = _size(tables, larger) > 1 and can_split(
+        searches_larger = node_size(tables, larger) > 1 and can_split(
             family[HESSIAN, larger], rules.scales, rules.split
         )
         builds_smaller = searches_smaller and not _has_few_rows(tables, smaller, rules)
@@ -466,16 +458,8 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
     if count == 0:
         for node in range(state[N_NODES]):
             if tables.nodes[node]["left"] < 0:
-                _clear_split(tables.splits[node])
+                write_leaf(tables.splits[node])
     return 1
-
-
-@inline
-def _clear_split(split):
-    """Write the record of a leaf."""
-    keep_candidate(split, 0.0, 0, 0, 0, 0, np.int64(0), np.int64(0))
-    split["total_gradient"] = 0
-    split["total_hessian"] = 0
 
 
 # What all threads do
@@ -493,8 +477,8 @@ def _subtract(task, rows, pool, tables, rules, buffers):
     end = min(begin + JOIN_BINS, bins)
     slot = tables.family[SLOT, larger]
     child = tables.family[SLOT, smaller]
-    was_packed = _is_packed(tables, tables.family[PARENT, larger], rules)
-    is_packed = _is_packed(tables, larger, rules)
+    was_packed = is_packed(tables, tables.family[PARENT, larger], rules)
+    becomes_packed = is_packed(tables, larger, rules)
     if child < 0:
         # All of it in one task: rows have bins everywhere.
         if begin == 0:
@@ -506,14 +490,19 @@ def _subtract(task, rows, pool, tables, rules, buffers):
                 was_packed,
                 histograms[slot],
             )
-            if is_packed and not was_packed:
+            if becomes_packed and not was_packed:
                 pack(histograms[slot])
-    elif _is_packed(tables, smaller, rules):
-        subtract_packed(
-            histograms[slot], histograms[child], was_packed, is_packed, begin, end
-        )
     else:
-        take_from_parent(histograms, slot, child, begin, end)
+        subtract_histogram(
+            histograms,
+            slot,
+            child,
+            is_packed(tables, smaller, rules),
+            was_packed,
+            becomes_packed,
+            begin,
+            end,
+        )
 
 
 @inline
@@ -546,7 +535,7 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
     # No rows stand for all features.
     rows_of_mask = np.int64(draws_some or has_group)
     allowed = buffers.allowed[thread_id : thread_id + rows_of_mask]
-    if _is_packed(tables, node, rules):
+    if is_packed(tables, node, rules):
         own = SplitBuffers(
             buffers.values[thread_id],
             buffers.every_bin,

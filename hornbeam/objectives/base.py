@@ -135,6 +135,11 @@ class Objective(ABC):
         self._rounded: tuple[NDArray[Any], Floats] | None = None
 
     @property
+    def margin_names(self) -> list[str]:
+        """Names of the margins; empty if they are those of classes or outputs."""
+        return []
+
+    @property
     @abstractmethod
     def default_metric(self) -> str:
         """The metric that is evaluated if eval_metric is not given."""

@@ -251,6 +251,16 @@ class OrdinalLogistic(SeveralClasses):
     by_row = False
     is_argmax = False
 
+    @property
+    def margin_names(self) -> list[str]:
+        """Names of the margins: no margin is that of a class."""
+        gaps = range(1, self.n_outputs - 1)
+        return [
+            "location",
+            "middle of the thresholds",
+            *(f"gap of thresholds {k} and {k + 1}" for k in gaps),
+        ]
+
     def start_from(self, totals: Floats) -> Floats:
         shares = totals[:-1] / totals[-1] + _SMALLEST_SHARE
         below = np.cumsum(shares)[:-1] / shares.sum()

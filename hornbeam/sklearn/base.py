@@ -17,9 +17,10 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ErrorCode, ModelFileError
+from hornbeam.errors import DataError, ErrorCode, HornbeamError, ModelFileError
 from hornbeam.export import save
 from hornbeam.features.formulas import names_of
+from hornbeam.params import ESTIMATOR
 
 __all__ = [
     "IterationRange",
@@ -35,8 +36,6 @@ __all__ = [
 IterationRange: TypeAlias = tuple[int, int]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-#: The attribute of model files in which XGBoost's estimators store their metadata.
-_METADATA = "scikit_learn"
 
 
 class ModelEstimator(BaseEstimator):
@@ -154,14 +153,18 @@ class ModelEstimator(BaseEstimator):
     ) -> npt.NDArray[np.float32]:
         """Return the booster's predictions, ``"value"`` or ``"margin"``."""
         booster = self.get_booster()
-        return booster.inplace_predict(
-            self._validate_features(X, reset=False) if validate_features else X,
-            iteration_range=self._get_iteration_range(iteration_range),
-            predict_type=predict_type,
-            missing=self.missing,
-            validate_features=False,
-            base_margin=base_margin,
-        )
+        try:
+            return booster.inplace_predict(
+                self._validate_features(X, reset=False) if validate_features else X,
+                iteration_range=self._get_iteration_range(iteration_range),
+                predict_type=predict_type,
+                missing=self.missing,
+                validate_features=False,
+                base_margin=base_margin,
+            )
+        except HornbeamError as error:
+            error.shorten()
+            raise
 
     def _get_iteration_range(
         self, iteration_range: IterationRange | None
@@ -201,7 +204,7 @@ class ModelEstimator(BaseEstimator):
     def save_model(self, fname: str | os.PathLike[str]) -> None:
         """Save the model with the estimator's metadata, as ``.json`` or ``.ubj``."""
         copy = self.get_booster().copy()
-        copy.set_attr(**{_METADATA: json.dumps(self._metadata())})
+        copy.set_attr(**{ESTIMATOR: json.dumps(self._metadata())})
         copy.save_model(fname)
 
     def export(self, fname: str | os.PathLike[str], **options: Any) -> None:
@@ -215,7 +218,7 @@ class ModelEstimator(BaseEstimator):
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Load a model saved by this kind of estimator, of Hornbeam or XGBoost."""
         booster = Booster({"nthread": self.n_jobs}, model_file=fname)
-        metadata = _read_metadata(booster.attr(_METADATA))
+        metadata = _read_metadata(booster.attr(ESTIMATOR))
         expected = self.__sklearn_tags__().estimator_type
         found = metadata.get("_estimator_type", expected)
         if found != expected:
@@ -224,7 +227,7 @@ class ModelEstimator(BaseEstimator):
                 "estimator that saved it, or with hornbeam.Booster",
                 code=ErrorCode.MODEL_FILE_ESTIMATOR_MISMATCH,
             )
-        booster.set_attr(**{_METADATA: None})
+        booster.set_attr(**{ESTIMATOR: None})
         self._restore(booster, metadata)
         self._booster = booster
         columns = booster.model.raw_schema
@@ -324,7 +327,7 @@ def _read_metadata(text: str | None) -> dict[str, Any]:
         metadata = None
     if not isinstance(metadata, dict):
         raise ModelFileError(
-            f"the attribute {_METADATA!r} of the file is not a JSON object; save the "
+            f"the attribute {ESTIMATOR!r} of the file is not a JSON object; save the "
             "model again",
             code=ErrorCode.MODEL_FILE_WRONG_TYPE,
         )

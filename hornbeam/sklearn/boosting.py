@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hornbeam.bagging import Bags, train_bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.errors import DataError, ErrorCode, short_traceback
 from hornbeam.features.proposals import FeatureOptions
 from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
@@ -43,7 +43,7 @@ __all__ = ["BoostingEstimator"]
 _ESTIMATOR_ONLY = frozenset(
     "n_estimators missing importance_type early_stopping_rounds callbacks objective "
     "eval_metric random_state enable_categorical feature_types feature_weights "
-    "cat_method cross_features quality".split()
+    "cat_method cross_features dates quality".split()
     + "n_bags conformal conformal_groups calibration".split()
 )
 
@@ -139,6 +139,7 @@ class BoostingEstimator(HeldOutEstimator):
         callbacks: Sequence[TrainingCallback] | None = None,
         cat_method: str = "auto",
         cross_features: str | Sequence[str] | bool | None = "auto",
+        dates: str = "expand",
         quality: str | None = "auto",
         n_bags: int | None = None,
         conformal: str | None = None,
@@ -227,6 +228,7 @@ class BoostingEstimator(HeldOutEstimator):
         self.callbacks = callbacks
         self.cat_method = cat_method
         self.cross_features = cross_features
+        self.dates = dates
         self.quality = quality
         self.n_bags = n_bags
         self.conformal = conformal
@@ -235,6 +237,10 @@ class BoostingEstimator(HeldOutEstimator):
 
     # Training
 
+    def _create_dmatrix(self, X: Any, **fields: Any) -> Any:
+        return super()._create_dmatrix(X, dates=self.dates, **fields)
+
+    @short_traceback
     def fit(
         self,
         X: Any,

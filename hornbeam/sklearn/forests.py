@@ -21,7 +21,7 @@ from hornbeam.cart.bagging import (
 )
 from hornbeam.cart.pruning import prune
 from hornbeam.cart.tree_builder import CartTree
-from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.errors import ErrorCode, ParameterError, short_traceback
 from hornbeam.forest.tree import Tree
 from hornbeam.sklearn.cart import (
     CartClassifier,
@@ -89,6 +89,7 @@ class _Forest(CartEstimator):
     ccp_alpha: float
     verbose: bool
 
+    @short_traceback
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Grow the trees.
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.meta_info_accessors import MetaInfoAccessors
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.errors import DataError, ErrorCode, short_traceback
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.sklearn.boosting import BoostingEstimator
 from hornbeam.sklearn.custom_functions import ObjectiveFunction, weights_of
@@ -72,6 +72,7 @@ lambdarank_score_normalization, lambdarank_unbiased, lambdarank_bias_norm, ndcg_
         tags.estimator_type = "ranker"
         return tags
 
+    @short_traceback
     def fit(
         self,
         X: Any,

@@ -46,6 +46,10 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
         `hornbeam.derive`); ``"auto"`` (the default): where `quality` chooses, and of
         4,000 rows or more, differences, products, ratios and deviations are tried;
         None: none.
+    dates
+        ``"expand"`` (the default): of columns of dates and times, trees split on year,
+        month, day, weekday and hour, where they vary, on days since 1970, and on the
+        seconds of durations; ``"error"``: such columns are an error.
     n_estimators
         The number of boosting rounds; chosen, or 100, if it is None.
     objective

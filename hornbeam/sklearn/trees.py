@@ -20,7 +20,7 @@ from hornbeam.cart.pruning import (
     pruning_path,
 )
 from hornbeam.cart.tree_builder import CartTree
-from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.errors import ErrorCode, ParameterError, short_traceback
 from hornbeam.sklearn.cart import (
     CartClassifier,
     CartEstimator,
@@ -52,6 +52,7 @@ class _Tree(CartEstimator):
     ccp_alpha: float | str
     cv: Any
 
+    @short_traceback
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Grow the tree, and prune it.
 

@@ -522,7 +522,7 @@ class Booster(_Booster):
             iteration_range=iteration_range,
             strict_shape=strict_shape,
         )
-        return found.astype(np.float32, copy=False)
+        return _as_returned(found)
 
     @deprecate_positional_args
     @with_xgboost_messages
@@ -550,7 +550,7 @@ class Booster(_Booster):
                 iteration_range=iteration_range,
                 strict_shape=strict_shape,
             )
-            return found.astype(np.float32, copy=False)
+            return _as_returned(found)
         found = super().inplace_predict(
             data,
             iteration_range=iteration_range,
@@ -560,7 +560,7 @@ class Booster(_Booster):
             base_margin=base_margin,
             strict_shape=strict_shape,
         )
-        return found.astype(np.float32, copy=False)
+        return _as_returned(found)
 
     @with_xgboost_messages
     def get_dump(
@@ -801,6 +801,13 @@ class Booster(_Booster):
     @best_score.setter
     def best_score(self, score: float) -> None:
         self.set_attr(best_score=score)
+
+
+def _as_returned(predictions: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Return predictions as XGBoost does: float32, and of shape (0,) for no rows."""
+    if not len(predictions):
+        return np.empty(0, np.float32)
+    return predictions.astype(np.float32, copy=False)
 
 
 def _is_json(start: bytes) -> bool:

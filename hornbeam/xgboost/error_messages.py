@@ -162,12 +162,14 @@ def with_xgboost_messages(function: Callable[P, T]) -> Callable[P, T]:
             message = str(error)
             prefix = _xgboost_message(error)
             if prefix is None or prefix in message:
+                error.shorten()
                 raise
             error.args = (f"{prefix}\n{message}",)
             if error.code == ErrorCode.UNSUPPORTED_DATA_TYPE:
                 raise UnsupportedTypeError(
                     *error.args, code=error.code, **error.details
                 ) from None
+            error.shorten()
             raise
         except OSError as error:
             if error.filename:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.backends.opencl.devices import find_device
+from hornbeam.errors import ErrorCode, HornbeamError, ParameterError
 from hornbeam.objectives.registry import config_groups
 from hornbeam.params import Parameters, parameter_table
 from hornbeam.xgboost.booster_config import NAMES
@@ -160,7 +161,7 @@ def _is_exact(values: Given) -> bool:
 
 
 def _device(device: Any, given: Given) -> str:
-    """Return ``"cpu"``, with a warning if another device was requested."""
+    """Return the device, or ``"cpu"`` with a warning if there is no such device."""
     kind = str(device).partition(":")[0]
     if kind not in _DEVICES:
         raise ParameterError(
@@ -168,7 +169,9 @@ def _device(device: Any, given: Given) -> str:
             f"{', '.join(_DEVICES)}. Got: `{device}`.",
             code=ErrorCode.UNKNOWN_OPTION,
         )
-    if kind != "cpu":
+    if kind == "cpu":
+        return kind
+    if not _is_found(str(device)):
         message = (
             "Device is changed from GPU to CPU as we couldn't find any available GPU "
             "on the system."
@@ -176,7 +179,18 @@ def _device(device: Any, given: Given) -> str:
         if str(given.get("fail_on_invalid_gpu_id", 0)).lower() in ("1", "true"):
             raise ParameterError(message, code=ErrorCode.UNSUPPORTED_PARAMETER_VALUE)
         _warn(message)
-    return "cpu"
+        return "cpu"
+    return str(device)
+
+
+def _is_found(device: str) -> bool:
+    """Return whether trees can be grown on this device."""
+    try:
+        Parameters.resolve({"device": device})
+        find_device(device)
+    except HornbeamError:
+        return False
+    return True
 
 
 def _check(name: str, value: Any) -> None:

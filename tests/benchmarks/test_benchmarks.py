@@ -30,6 +30,10 @@ SCRIPTS = {
         "--threads",
         "1",
     ],
+    "gpu": [
+        *("--rows", "3000", "--rounds", "2", "--repeats", "1", "--depths", "3"),
+        *("--device", "opencl:0:0", "--group-size", "64", "--short-atomics"),
+    ],
     "scale": ["--rows", "3000", "--repeats", "1"],
     "objectives": [
         *("--rows", "300", "--rounds", "2", "--seeds", "2", "--repeats", "1"),
@@ -51,6 +55,20 @@ SCRIPTS = {
         *("--libraries", "hornbeam", "xgboost"),
     ],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
+    "picture": [
+        *(
+            "--rows",
+            "3000",
+            "--rounds",
+            "3",
+            "--repeats",
+            "1",
+            "--pictures",
+            "HERE",
+            "--pages",
+        ),
+        *("--libraries", "hornbeam", "xgboost"),
+    ],
     "fit": [*FEW, "--rounds", "3", "--sets", "made-1k", "--libraries", "hornbeam"],
 }
 
@@ -59,6 +77,7 @@ SCRIPTS = {
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_benchmark_runs(script, tmp_path):
     options = [*SCRIPTS[script], "--output", str(tmp_path)]
+    options = [str(tmp_path) if option == "HERE" else option for option in options]
     command = [sys.executable, "-m", f"benchmarks.{script}", *options]
     subprocess.run(command, cwd=ROOT, check=True)
     (path,) = tmp_path.glob(f"{script}-*.json")

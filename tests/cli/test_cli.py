@@ -26,10 +26,15 @@ import hornbeam
 from hornbeam.cpu_count import available_threads
 
 
-def hornbeam_says(*arguments: object) -> str:
-    process = command(*arguments)
+def succeed(*arguments: object, cwd: Path | None = None):
+    """Run a command that must succeed; return its output."""
+    process = command(*arguments, cwd=cwd)
     assert process.returncode == 0, process.stderr
-    return process.stdout
+    return process
+
+
+def hornbeam_says(*arguments: object, cwd: Path | None = None) -> str:
+    return succeed(*arguments, cwd=cwd).stdout
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +60,7 @@ def folder(tmp_path_factory) -> Path:
         'objective = "binary:logistic"\nmax_depth = 3\n'
     )
     (folder / "params.json").write_text('{"eval_metric": ["auc", "logloss"]}')
-    process = command(*training(folder))
-    assert process.returncode == 0, process.stderr
+    process = succeed(*training(folder))
     (folder / "said").write_text(process.stderr)
     return folder
 
@@ -198,11 +202,10 @@ def test_large_files_are_streamed(folder):
     pyarrow.csv.write_csv(table, folder / "large.csv")
     out = folder / "large.ubj"
     data = folder / "large.parquet"
-    process = command(
+    process = succeed(
         *("train", data, "--target", "late", "--model", out, "--rounds", 3),
         *("--valid", folder / "large.csv", "max_depth=3", "eval_metric=error"),
     )
-    assert process.returncode == 0, process.stderr
     assert "70,000 rows and 2 columns" in process.stderr
     matrix = hornbeam.DMatrix(table.select(["x", "carrier"]), late)
     params = {"objective": "binary:logistic", "max_depth": 3, "eval_metric": "error"}
@@ -220,8 +223,7 @@ def test_external_memory_gives_the_same_model(folder, tmp_path):
     more = [*("--cache", tmp_path / "a", "--cache", tmp_path / "b")]
     more += ["--memory-limit", "4GB"]
     for _ in range(2):  # the second one uses what the first has written
-        process = command(*training(folder, *more, model="paged.ubj"))
-        assert process.returncode == 0, process.stderr
+        succeed(*training(folder, *more, model="paged.ubj"))
         digests = {hornbeam.Booster(model_file=path).digest() for path in told}
         assert len(digests) == 1
     assert (tmp_path / "a" / "valid" / "hornbeam-pages.json").is_file()
@@ -251,8 +253,7 @@ def test_libsvm_files_contain_labels(folder):
     (folder / "rows.txt").write_text("".join(lines))
     data = "rows.txt?format=libsvm"
     out = folder / "libsvm.ubj"
-    process = command("train", data, "--model", out, "--rounds", 2, cwd=folder)
-    assert process.returncode == 0, process.stderr
+    process = succeed("train", data, "--model", out, "--rounds", 2, cwd=folder)
     assert "200 rows and 3 columns" in process.stderr
     process = command("evaluate", data, "--model", out, cwd=folder)
     assert float(process.stdout.split("\t")[1]) < 0.5
@@ -362,10 +363,9 @@ def test_inspect_prints_a_summary_of_the_model(model, booster):
 
 def test_early_stopping_records_the_best_round(folder):
     out = folder / "early.ubj"
-    process = command(
+    process = succeed(
         *training(folder, "--early-stopping", 1, "eta=0.2", model=out.name)
     )
-    assert process.returncode == 0, process.stderr
     assert "best score 0." in process.stderr
     best = int(hornbeam.Booster(model_file=out).attr("best_iteration"))
     said = hornbeam_says("predict", folder / "valid.csv", "--model", out)
@@ -382,8 +382,7 @@ def test_an_exported_model_makes_the_same_predictions(folder, model, booster):
     best = int(booster.attr("best_iteration") or 19) + 1
     data = hornbeam.DMatrix(table.slice(0, 30))
     for more, margin in ((), False), (("--margin",), True):
-        process = command("export", model, "-o", folder / "model.py", *more)
-        assert process.returncode == 0, process.stderr
+        process = succeed("export", model, "-o", folder / "model.py", *more)
         assert f"exported to {folder / 'model.py'}" in process.stderr
         predict = runpy.run_path(folder / "model.py")["predict"]
         want = booster.predict(data, output_margin=margin, iteration_range=(0, best))
@@ -401,8 +400,7 @@ def test_report_accepts_files_and_queries(folder, model, booster):
         ([valid, "--train", train], [train, "--valid", valid])
     ):
         page = folder / f"report-{number}.html"
-        process = command("report", model, *data, *named, "-o", page)
-        assert process.returncode == 0, process.stderr
+        process = succeed("report", model, *data, *named, "-o", page)
         assert process.stdout == "" and process.stderr.count("\n") == 1
         assert process.stderr.startswith("report of ") and str(page) in process.stderr
         pages.append(page.read_text())

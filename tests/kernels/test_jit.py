@@ -78,7 +78,7 @@ def test_kernels_compile_without_a_cache_folder(copy, tmp_path):
 
 
 # The kernel of WEIGH, for weights of a given type.
-WEIGH_AS = WEIGH.replace("np.empty(1)", "np.empty(1, DTYPE)").replace(
+WEIGH_AS = WEIGH.replace("np.empty(1)", "np.empty(1, KIND)").replace(
     "weights[0]", "float(weights[0])"
 )
 
@@ -88,7 +88,7 @@ WEIGH_AS = WEIGH.replace("np.empty(1)", "np.empty(1, DTYPE)").replace(
 def test_processes_that_compile_at_once_do_not_mix_types(copy):
     """Two processes write a kernel's index at the same time: one overwrites it."""
     as_float, as_integer = (
-        WEIGH_AS.replace("DTYPE", name) for name in ("np.float64", "np.int64")
+        WEIGH_AS.replace("KIND", name) for name in ("np.float64", "np.int64")
     )
     assert run(copy, as_float) == {"weight": 0.25, "hits": 0}
     (index,) = (copy / "kernels" / "__pycache__").glob("*weigh_nodes*.nbi")

@@ -279,3 +279,21 @@ def test_bad_input_is_an_error():
         hornbeam.train({**ORDINAL, "eval_metric": "ordinal-mae@2"}, DMatrix(X, y), 1)
     with pytest.raises(ParameterError, match="line_search"):
         hornbeam.train({**ORDINAL, "leaf_solver": "line_search"}, DMatrix(X, y), 1)
+
+
+def test_explanations_name_the_margins():
+    from hornbeam.explain import contributions_by_output, tree_text
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    labels = np.digitize(X[:, 0], [-0.5, 0.5, 1.0])
+    params = {"objective": "ordinal:logistic", "num_class": 4}
+    data = hornbeam.DMatrix(X, labels)
+    booster = hornbeam.train(params, data, 2)
+    names = [part.output for part in contributions_by_output(booster, data)]
+    assert names == [
+        *("location", "middle of the thresholds"),
+        *("gap of thresholds 1 and 2", "gap of thresholds 2 and 3"),
+    ]
+    assert "adds to location" in tree_text(booster, 0)
+    assert "adds to gap of thresholds 1 and 2" in tree_text(booster, 2)

@@ -180,7 +180,8 @@ OF_TREES = (
 NO_SUMS = [
     name
     for name in OBJECTIVES
-    if name.startswith(("rank:", "dist:", "survival:")) or "expectile" in name
+    if name.startswith(("rank:", "dist:", "survival:", "ordinal:"))
+    or "expectile" in name
 ]
 BY_CELLS = ("at nodes", "exact", "by updater")
 REFUSED = {

@@ -191,6 +191,37 @@ def test_matrices_without_rows(kind):
     assert mine == other
 
 
+def test_predictions_of_no_rows_are_of_one_dimension():
+    kinds = [
+        {},
+        {"output_margin": True},
+        {"strict_shape": True},
+        {"pred_leaf": True},
+        {"pred_contribs": True},
+        {"pred_interactions": True},
+    ]
+
+    def run(xgb):
+        data = xgb.DMatrix(X, np.arange(len(X)) % 3)
+        params = {"objective": "multi:softprob", "num_class": 3, "max_depth": 2}
+        booster = xgb.train(params, data, 2)
+        none = np.empty((0, X.shape[1]))
+        data = xgb.DMatrix(none)
+        with xgb.config_context(verbosity=0):  # XGBoost warns of no rows
+            predictions = [booster.predict(data, **kind).shape for kind in kinds]
+        model = xgb.XGBClassifier(n_estimators=2).fit(X, np.arange(len(X)) % 3)
+        return [
+            *predictions,
+            booster.inplace_predict(none).shape,
+            model.predict(none).shape,
+            model.predict_proba(none).shape,
+            model.apply(none).shape,
+        ]
+
+    mine, other = both(run)
+    assert mine == other
+
+
 @pytest.mark.parametrize("shape", [(4, 0), (0, 0), (1, 0)])
 def test_matrices_without_columns(shape):
     def run(xgb):

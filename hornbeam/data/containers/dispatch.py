@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hornbeam.data.containers.frame import Column
+from hornbeam.data.containers.frame import Column, check_dates, is_time
 from hornbeam.data.containers.from_arrow import (
     arrow_column,
     arrow_dataset_table,
@@ -25,6 +25,7 @@ from hornbeam.data.containers.from_polars import (
     polars_table,
 )
 from hornbeam.data.containers.from_scipy import SparseTable
+from hornbeam.data.containers.times import time_array
 from hornbeam.data.floats import check_finite, check_missing, float_type
 from hornbeam.data.schema import LISTED
 from hornbeam.data.table import Table
@@ -70,6 +71,7 @@ def as_table(
     types: Sequence[str] | None = None,
     enable_categorical: bool = True,
     needs_columns: bool = True,
+    dates: str = "error",
 ) -> Table:
     """Return a table of the caller's data, which is held by reference, not copied.
 
@@ -91,13 +93,16 @@ def as_table(
         Whether to accept categorical columns; otherwise they raise a `DataError`.
     needs_columns
         Whether to raise a `DataError` for a table without columns.
+    dates
+        Whether columns of dates and times are an error, ``"error"``, or read as
+        seconds, ``"expand"``.
     """
     missing = check_missing(missing)
     table = None
     if type(data) is not np.ndarray:  # a shortcut for predictions of single rows
-        table = as_frame(data, missing, names, types, enable_categorical)
+        table = as_frame(data, missing, names, types, enable_categorical, dates)
     if table is None:
-        table = _array_table(data, missing, names, types)
+        table = _array_table(data, missing, names, types, dates)
         check_categorical(table, enable_categorical)
     if needs_columns and table.n_features == 0:
         raise DataError(
@@ -114,6 +119,7 @@ def as_frame(
     names: Sequence[str] | None = None,
     types: Sequence[str] | None = None,
     enable_categorical: bool = False,
+    dates: str = "error",
 ) -> Table | None:
     """Return the table of a data frame or sparse matrix; None for other objects."""
     frame = known_frame(data)
@@ -121,6 +127,7 @@ def as_frame(
     if read is None:
         return None
     table = cast(Table, read(frame, missing, names, types))
+    check_dates(table, dates)
     check_categorical(table, enable_categorical)
     return table
 
@@ -159,6 +166,7 @@ def _array_table(
     missing: float,
     names: Sequence[str] | None,
     types: Sequence[str] | None,
+    dates: str,
 ) -> Table:
     if type(data) is not np.ndarray and _reader(data, COLUMNS) is not None:
         raise DataError(
@@ -173,6 +181,9 @@ def _array_table(
             code=ErrorCode.UNSUPPORTED_DATA_TYPE,
             type=words(data),
         )
+    if array.dtype.kind in "mM" and array.ndim == 2 and dates == "expand":
+        array, kind = time_array(array)
+        types = [kind] * array.shape[1] if types is None else types
     return ArrayTable(array, missing, names, types)
 
 
@@ -182,7 +193,12 @@ def as_column(data: Any) -> Column | None:
     if read is None:
         return None
     column = read(data)
-    if column is None or column.levels is not None or float_type(column.dtype) is None:
+    if (
+        column is None
+        or column.levels is not None
+        or is_time(column)
+        or float_type(column.dtype) is None
+    ):
         kind = data.type if hasattr(data, "type") else data.dtype
         raise DataError(
             f"this {words(data)} has type {kind}, which is not a number",

@@ -20,25 +20,32 @@ from hornbeam.data.floats import (
     float_type,
     write_floats,
 )
-from hornbeam.data.schema import LISTED, listed
+from hornbeam.data.schema import LISTED, listed, time_kind
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 __all__ = [
+    "DATES",
     "AllMissing",
     "CategoryColumn",
     "Column",
     "FrameTable",
     "NumpyColumn",
+    "check_dates",
     "column_names",
     "frame_table",
+    "is_time",
     "pop_columns",
 ]
+
+#: What may be done with columns of dates and times.
+DATES = ("error", "expand")
 
 # Advice for columns that are not numeric, by a pattern of their type.
 ADVICE = {
     r"(?i)date|time|period|duration": "convert dates and times to numbers, such as "
-    "the days since some date, the hour of the day, or the seconds of a duration",
+    "the days since some date, the hour of the day, or the seconds of a duration; "
+    'with dates="expand" an estimator or a DMatrix does so',
     r"(?i)decimal": "cast decimals to float64",
     r"(?i)\b(list|struct|map|array|dict|tuple|set)\b": "of a nested column make one "
     "column for each part",
@@ -152,6 +159,8 @@ class FrameTable(Table):
             for feature, column in enumerate(columns)
             if isinstance(column, AllMissing)
         )
+        #: The name of each column of times, and its type as the container calls it.
+        self.times: list[tuple[str, str]] = []
         self._parts = columns
         self._missing = missing
         # The value that stands for missing in each column; none in category codes.
@@ -221,18 +230,39 @@ def frame_table(
     types
         Types of the columns instead of those of the data frame.
     """
-    own_names, columns, refused = [], [], []
+    own_names, columns, refused, times = [], [], [], []
     for name, words, column in found:
         own_names.append(name)
         if column is None or float_type(column.dtype) is None:
             refused.append((repr(name), str(words)))
-        else:
-            columns.append(column)
+            continue
+        columns.append(column)
+        if is_time(column):
+            times.append((repr(name), str(words)))
     if refused:
         raise _refusal(refused)
-    return FrameTable(
+    table = FrameTable(
         columns, n_rows, missing, own_names if names is None else names, types
     )
+    table.times = times
+    return table
+
+
+def is_time(column: Column) -> bool:
+    """Return whether a column holds times or durations."""
+    return time_kind([column._kind or ""], 0) is not None
+
+
+def check_dates(table: Table, dates: str) -> None:
+    """Raise a `DataError` for columns of times, unless they are to be expanded."""
+    if dates not in DATES:
+        raise ParameterError(
+            f"dates must be one of {listed(DATES)}, not {dates!r}: what to do with "
+            "columns of dates and times",
+            code=ErrorCode.UNKNOWN_OPTION,
+        )
+    if dates == "error" and isinstance(table, FrameTable) and table.times:
+        raise _refusal(table.times)
 
 
 def _refusal(refused: list[tuple[str, str]]) -> DataError:

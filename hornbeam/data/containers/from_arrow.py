@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from hornbeam.data.containers.frame import (
     FrameTable,
     frame_table,
 )
+from hornbeam.data.containers.times import TimeColumn
+from hornbeam.data.schema import DURATION, zoned
 from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = ["arrow_column", "arrow_dataset_table", "arrow_of_stream", "arrow_table"]
@@ -47,9 +50,25 @@ def arrow_column(data: Any, label: str = "the column") -> Column | None:
         return AllMissing()
     if words in TEXT:
         return TextColumn(data, label)
+    if (unit := _time_unit(data.type)) is not None:
+        kind = zoned(getattr(data.type, "tz", None))
+        if words.startswith(("duration", "time32", "time64")):
+            kind = DURATION
+        bits = data.type.bit_width
+        integers = ArrowColumn(data.cast(f"int{bits}"), np.dtype(f"int{bits}"))
+        return TimeColumn(integers.read, unit, kind, words)
     if words.startswith("dictionary") and str(data.type.value_type) in LEVELS:
         return DictionaryColumn(data, label)
     return None
+
+
+def _time_unit(kind: Any) -> str | None:
+    """Return the unit of a type of dates, times or durations; None for others."""
+    words = str(kind)
+    if words.startswith("date"):
+        return "D" if words.startswith("date32") else "ms"
+    found = re.match(r"(?:timestamp|duration|time32|time64)\[", words)
+    return None if found is None else str(kind.unit)
 
 
 def arrow_table(

@@ -15,21 +15,26 @@ from hornbeam.data.containers.frame import (
     FrameTable,
     NumpyColumn,
     frame_table,
+    is_time,
 )
 from hornbeam.data.containers.from_arrow import arrow_column
+from hornbeam.data.containers.times import numpy_times
 from hornbeam.data.floats import EXACT, beyond_exact
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["pandas_column", "pandas_table"]
 
-# Results of infer_dtype for objects that are all strings, or all numbers.
+# Results of infer_dtype for objects that are all strings, times or numbers.
 TEXT = ("string", "empty")
+TIMES = ("date", "datetime", "datetime64", "timedelta", "timedelta64")
 NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean")
 
 
 def pandas_column(series: Any) -> Column | None:
     """Return the column of a Series; None if it has neither numbers nor categories."""
     dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "mM":
+        return numpy_times(series.to_numpy(), str(dtype))
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
         return NumpyColumn(series.to_numpy())
     label = f"column {_name(series.name)!r}"
@@ -39,6 +44,9 @@ def pandas_column(series: Any) -> Column | None:
         return _object_column(series.to_numpy(dtype=object), label)
     if hasattr(dtype, "pyarrow_dtype") or hasattr(dtype, "storage"):
         return arrow_column(series.array.__arrow_array__(), label)
+    if hasattr(dtype, "tz"):
+        values = series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+        return numpy_times(values, str(dtype), str(dtype.tz))
     if hasattr(dtype, "fill_value"):
         return SparseColumn(series)
     # pandas has no public base class of nullable dtypes, but each has `numpy_dtype`.
@@ -58,7 +66,8 @@ def pandas_table(
     def found() -> Iterator[tuple[str, Any, Column | None]]:
         for name, series in data.items():
             column = pandas_column(series)
-            words = _words(series) if column is None else series.dtype
+            is_known = column is not None and not is_time(column)
+            words = series.dtype if is_known else _words(series)
             yield _name(name), words, column
 
     return frame_table(found(), len(data), missing, names, types)
@@ -143,6 +152,12 @@ def _object_column(values: np.ndarray, label: str) -> Column | None:
     if kind in TEXT:
         nothing = kind == "empty" and len(values) > 0
         return AllMissing() if nothing else ObjectCategories(values, label)
+    if kind in TIMES:
+        convert = pd.to_timedelta if kind.startswith("time") else pd.to_datetime
+        try:
+            return pandas_column(pd.Series(convert(values)))
+        except (TypeError, ValueError, OverflowError):
+            return None  # several time zones, or years that 64 bits do not hold
     nulls = pd.isna(values)
     if kind not in NUMBERS:
         known = np.flatnonzero(~nulls)

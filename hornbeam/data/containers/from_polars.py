@@ -14,6 +14,8 @@ from hornbeam.data.containers.frame import (
     FrameTable,
     frame_table,
 )
+from hornbeam.data.containers.times import TimeColumn
+from hornbeam.data.schema import DURATION, zoned
 
 __all__ = ["lazy_polars_table", "polars_column", "polars_table"]
 
@@ -28,6 +30,8 @@ POLARS_TYPES = {
     "Float64": np.dtype(np.float64),
     "Boolean": np.dtype(np.bool_),
 }
+#: The unit of types that have just one.
+TIMES = {"Date": "D", "Time": "ns", "Datetime": "us", "Duration": "us"}
 
 
 def polars_column(series: Any) -> Column | None:
@@ -45,6 +49,14 @@ def polars_column(series: Any) -> Column | None:
         return EnumColumn(series, label)
     if words == "Categorical":
         return CategoricalColumn(series, label)
+    if words in TIMES:
+        dtype = np.dtype(np.int32 if words == "Date" else np.int64)
+        integers = PolarsColumn(series.to_physical(), dtype)
+        kind = zoned(getattr(series.dtype, "time_zone", None))
+        if words in ("Duration", "Time"):
+            kind = DURATION
+        unit = getattr(series.dtype, "time_unit", TIMES[words])
+        return TimeColumn(integers.read, unit, kind, str(series.dtype))
     return None
 
 

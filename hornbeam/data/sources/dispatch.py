@@ -76,6 +76,7 @@ def open_source(
     enable_categorical: bool = True,
     field_columns: Mapping[str, str] | None = None,
     content: bool = False,
+    dates: str = "error",
 ) -> Table | None:
     """Return a table of data that is read in batches; None for other data.
 
@@ -87,7 +88,7 @@ def open_source(
         Path or URI, the result of `read`, `DataIter`, list of batches, function that
         returns batches, iterable that can be iterated several times, polars LazyFrame,
         pyarrow Dataset. A batch is a table, (X, y) or (X, y, weight).
-    missing, names, types, enable_categorical
+    missing, names, types, enable_categorical, dates
         As for `as_table`.
     field_columns
         Name of the column of each field, such as ``"label"``. They are not features.
@@ -98,7 +99,14 @@ def open_source(
     if source is None:
         return None
     table = StreamTable(
-        source, missing, names, types, enable_categorical, field_columns, content
+        source,
+        missing,
+        names,
+        types,
+        enable_categorical,
+        field_columns,
+        content,
+        dates,
     )
     return table if table.only is None else table.only
 

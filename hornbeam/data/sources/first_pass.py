@@ -9,7 +9,7 @@ import numpy as np
 
 from hornbeam.data.categories import union
 from hornbeam.data.labels import FIELDS, read_numbers, read_whole, size_mismatch
-from hornbeam.data.schema import Schema, listed
+from hornbeam.data.schema import Schema, listed, time_kind
 from hornbeam.data.table import ContentChecksum, Table
 from hornbeam.errors import DataError, ErrorCode
 
@@ -80,7 +80,7 @@ class FirstPass:
         return Schema(first.n_features, first.names, types, categories)
 
     def _type(self, feature: int, first: str, given: str, typeless: bool) -> str:
-        if typeless or first == given:
+        if typeless or first == given or time_kind([first, given], 1):
             return first
         # Whole numbers in one batch and floats in another are floats.
         return given if feature in self._blank else "float"
@@ -143,7 +143,8 @@ def _places(names: Sequence[str], first: Sequence[str]) -> list[int]:
 
 def kind_of(types: Sequence[str] | None, feature: int) -> str:
     """Return the name of a column's kind of values in error messages."""
-    return KINDS.get(types[feature], NUMBERS) if types else NUMBERS
+    kind = types[feature] if types else ""
+    return time_kind(types, feature) or KINDS.get(kind, NUMBERS)
 
 
 def part_of(schema: Schema, features: Sequence[int] | None) -> Schema:

@@ -49,6 +49,7 @@ class _BatchOptions:
     enable_categorical: bool
     field_columns: Mapping[str, str]
     named: bool
+    dates: str
 
     @classmethod
     def of(
@@ -59,6 +60,7 @@ class _BatchOptions:
         types: Sequence[str] | None,
         enable_categorical: bool,
         field_columns: Mapping[str, str] | None,
+        dates: str,
     ) -> _BatchOptions:
         field_columns = {**source.field_columns, **(field_columns or {})}
         for part, column in field_columns.items():
@@ -75,6 +77,7 @@ class _BatchOptions:
             enable_categorical,
             field_columns,
             source.named or names is not None,
+            dates,
         )
 
     def only(self, features: Sequence[int]) -> _BatchOptions:
@@ -107,6 +110,7 @@ class _BatchOptions:
             batch.names if self.names is None else self.names,
             batch.types if self.types is None else self.types,
             self.enable_categorical,
+            dates=self.dates,
         )
         if not self.named:
             table.names = None
@@ -124,7 +128,7 @@ class StreamTable(Table):
     ----------
     source
         The source of the rows.
-    missing, names, types, enable_categorical
+    missing, names, types, enable_categorical, dates
         As for `as_table`, for each batch.
     field_columns
         Name of the column of each field, such as ``"label"``. They are not features.
@@ -152,10 +156,11 @@ class StreamTable(Table):
         enable_categorical: bool = True,
         field_columns: Mapping[str, str] | None = None,
         content: bool = False,
+        dates: str = "error",
     ) -> None:
         self._source = source
         self._options = _BatchOptions.of(
-            source, missing, names, types, enable_categorical, field_columns
+            source, missing, names, types, enable_categorical, field_columns, dates
         )
         self._own_names: list[str] | None = None
         first_pass, parts = FirstPass(content), FieldCollector()

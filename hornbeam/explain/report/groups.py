@@ -66,16 +66,21 @@ def groups_of(rows: Rows, feature: int, most: int) -> Groups:
     edges = np.empty(0)
     if known.size:
         shares = np.arange(1, most) / most
-        edges = np.unique(np.quantile(known, shares, method="lower"))
+        quantiles = np.quantile(known, shares, method="lower")
+        edges, counts = np.unique(quantiles, return_counts=True)
+        # A value of several quantiles ends its group, so that it is alone in it.
+        values = np.unique(known)
+        ends = np.searchsorted(values, edges[counts > 1], side="right")
+        edges = np.union1d(edges, values[ends[ends < len(values)]])
         edges = edges[edges > known.min()]
-    ends = [short(edge) for edge in edges]
-    if not ends:
+    bounds = [short(edge) for edge in edges]
+    if not bounds:
         labels = [f"{name} is known"]
     else:
         labels = [
-            f"{name} < {ends[0]}",
-            *(f"{low} ≤ {name} < {high}" for low, high in pairwise(ends)),
-            f"{name} ≥ {ends[-1]}",
+            f"{name} < {bounds[0]}",
+            *(f"{low} ≤ {name} < {high}" for low, high in pairwise(bounds)),
+            f"{name} ≥ {bounds[-1]}",
         ]
     return Groups(feature, edges, None, [*labels, f"{name} is missing"])
 

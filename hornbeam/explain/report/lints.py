@@ -114,7 +114,7 @@ def lints_of(
         *_unseen(now),
         *_labels(before, now, task),
         *(_overtrained(curves, now, task) if curves and not stopped else ()),
-        *_unused(importances),
+        *_unused(importances, {feature_name(first, time) for time in first.times}),
     ]
     return sorted(found, key=lambda lint: lint.level != "warning")
 
@@ -190,6 +190,8 @@ def _counts_up(known: Floats) -> bool:
 def _constants(rows: Rows) -> Iterator[Lint]:
     names = []
     for feature in range(rows.matrix.n_features):
+        if feature in rows.times:
+            continue
         column = rows.column(feature)
         missing = np.isnan(column)
         if missing.all() or (not missing.any() and column.min() == column.max()):
@@ -372,8 +374,13 @@ def _overtrained(curves: Curves, now: Rows, task: Task) -> Iterator[Lint]:
         )
 
 
-def _unused(importances: Importances) -> Iterator[Lint]:
-    unused = [entry.name for entry in importances.features if entry.gain == 0]
+def _unused(importances: Importances, times: set[str]) -> Iterator[Lint]:
+    """Yield the features in no split; of times only the parts can be in one."""
+    unused = [
+        entry.name
+        for entry in importances.features
+        if entry.gain == 0 and entry.name not in times
+    ]
     if unused:
         yield Lint(
             "note",

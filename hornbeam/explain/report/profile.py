@@ -71,13 +71,17 @@ def profile_of(rows: Rows, task: Task) -> Profile:
 
 
 def _column(rows: Rows, feature: int) -> Column:
-    column = rows.column(feature)
+    column = rows.column(rows.times.get(feature, feature))
     known = column[~np.isnan(column)]
     types = rows.matrix.feature_types
     kind = _KINDS[types[feature] if types else None]
     values, counts = np.unique(known, return_counts=True)
+    if feature in rows.times:
+        kind = "time"
     if not known.size:
         said = "none"
+    elif kind == "time":
+        said = "by its parts"
     elif kind == "category":
         levels = rows.matrix.schema.categories.of(feature)
         place = int(counts.argmax())

@@ -13,6 +13,8 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.features.dates import ALWAYS
+from hornbeam.features.formulas import DatePart
 
 __all__ = ["Floats", "Integers", "Rows", "generator", "read_rows", "taken"]
 
@@ -84,6 +86,18 @@ class Rows:
     def labels(self) -> Floats | None:
         """The labels, (rows,) or (rows, targets)."""
         return self.matrix.labels
+
+    @cached_property
+    def times(self) -> dict[int, int]:
+        """Columns of times, which trees do not split on, and the feature that stands
+        for each: its days since 1970, or of a duration its seconds."""
+        model = self.booster.model
+        first = model.num_feature - len(model.formulas)
+        return {
+            formula.time: first + place
+            for place, formula in enumerate(model.formulas)
+            if isinstance(formula, DatePart) and formula.part in ALWAYS
+        }
 
     @cached_property
     def weights(self) -> Floats:

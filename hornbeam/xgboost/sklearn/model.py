@@ -14,7 +14,8 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
+from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError, short_traceback
+from hornbeam.params import ESTIMATOR
 from hornbeam.sklearn.custom_functions import metric_of
 from hornbeam.xgboost._typing import IterationRange
 from hornbeam.xgboost.booster import Booster
@@ -69,6 +70,7 @@ class XGBModel(XGBParameters):
 
     # Training
 
+    @short_traceback
     @deprecate_positional_args
     def fit(
         self,
@@ -426,11 +428,12 @@ class XGBModel(XGBParameters):
     def save_model(self, fname: str | os.PathLike[str]) -> None:
         """Save the model with the estimator's type, as ``.json`` or ``.ubj``."""
         booster = self.get_booster()
-        booster.set_attr(scikit_learn=json.dumps({"_estimator_type": self._get_type()}))
+        mark = json.dumps({"_estimator_type": self._get_type()})
+        booster.set_attr(**{ESTIMATOR: mark})
         try:
             booster.save_model(fname)
         finally:
-            booster.set_attr(scikit_learn=None)
+            booster.set_attr(**{ESTIMATOR: None})
 
     def load_model(self, fname: str | os.PathLike[str] | bytearray) -> None:
         """Load a model saved by this kind of estimator, of Hornbeam or XGBoost.
@@ -440,14 +443,14 @@ class XGBModel(XGBParameters):
         """
         booster = Booster({"n_jobs": self.n_jobs})
         booster.load_model(fname)
-        mark = json.loads(booster.attr("scikit_learn") or "{}")
+        mark = json.loads(booster.attr(ESTIMATOR) or "{}")
         kind = mark.get("_estimator_type")
         if kind is not None and kind != self._get_type():
             raise TypeError(
                 "Loading an estimator with different type. Expecting: "
                 f"{self._get_type()}, got: {kind}"
             )
-        booster.set_attr(scikit_learn=None)
+        booster.set_attr(**{ESTIMATOR: None})
         self._Booster = booster
         self._restore(json.loads(booster.save_config())["learner"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.sklearn.ranker import split_off_qid
 from hornbeam.xgboost._typing import IterationRange
 from hornbeam.xgboost.booster import Booster
@@ -49,6 +49,7 @@ class XGBRanker(XGBRankerMixIn, XGBModel):
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
 
+    @short_traceback
     @deprecate_positional_args
     def fit(
         self,

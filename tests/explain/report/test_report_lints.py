@@ -61,6 +61,14 @@ def test_a_feature_that_tells_the_label():
     assert ("A feature alone nearly tells the label", "refund") in lints(frame, labels)
 
 
+def test_a_feature_that_tells_the_label_by_being_zero():
+    frame, labels = frame_of()
+    grades = np.random.default_rng(1).integers(1, 6, len(labels))
+    frame["interview"] = np.where(labels == 1, grades, 0)
+    found = lints(frame, labels)
+    assert ("A feature alone nearly tells the label", "interview") in found
+
+
 def test_a_feature_that_tells_numbers_by_a_curve():
     frame, _ = frame_of()
     labels = frame["income"].to_numpy() ** 2 / 1e4

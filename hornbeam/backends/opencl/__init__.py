@@ -1,0 +1,1 @@
+"""Rows on an OpenCL device. It needs the extra ``gpu``."""

@@ -1,0 +1,152 @@
+"""Gradients of a round: computed on the device, or on the host and copied."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.interface import GradientSource, RowSample
+from hornbeam.backends.opencl.gradient_columns import GradientPair
+from hornbeam.backends.opencl.mirror import Mirror
+from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
+from hornbeam.backends.row_state import GradientColumn, RowState
+from hornbeam.kernels import gradients as losses
+
+__all__ = ["DeviceGradients"]
+
+#: The kernels of the device, by the kernels of the host with the same formula.
+_KERNELS = {losses.squared_error: "squared_error", losses.logistic: "logistic"}
+
+
+@runtime_checkable
+class _KernelLoss(Protocol):
+    """An objective whose gradients a kernel computes from the row alone."""
+
+    kernel: Any
+    numbers: tuple[float, ...]
+
+
+class DeviceGradients:
+    """The gradients of the rows, of which both sides may have the latest.
+
+    Parameters
+    ----------
+    queue
+        Of the device.
+    state
+        The rows on the host.
+    margins
+        Their margins.
+    computes
+        Whether the device computes those that it can; the host projects the gradients
+        of multi-output trees, so it has to have them.
+    """
+
+    def __init__(
+        self, queue: DeviceQueue, state: RowState, margins: Mirror, computes: bool
+    ) -> None:
+        self._queue, self._state, self._margins = queue, state, margins
+        self._computes = computes
+        self._gradients = Mirror(queue, state.gradients)
+        self._hessians = Mirror(queue, state.hessians)
+        #: Largest |g|, largest |h| and least h of each output; None: the host's.
+        self._ranges: NDArray[np.float64] | None = None
+        self._targets: list[Buffer] | None = None
+
+    def compute(self, objective: GradientSource) -> None:
+        """Compute gradients from the objective at the current margins."""
+        known = isinstance(objective, _KernelLoss) and objective.kernel in _KERNELS
+        if known and self._computes:
+            assert isinstance(objective, _KernelLoss)
+            self._compute_on_device(_KERNELS[objective.kernel], objective.numbers[0])
+            return
+        self._margins.on_host()
+        self._state.compute_gradients(objective)
+        self._written_on_host()
+
+    def _compute_on_device(self, kernel: str, positive_weight: float) -> None:
+        queue, state = self._queue, self._state
+        if self._targets is None:
+            self._targets = [queue.buffer_of(own) for own in state.rows.targets]
+            self._weights = queue.buffer_of(state.rows.weights)
+        reals, tiles = state.gradients.dtype, tiles_of(state.n_rows)
+        gradients, hessians = self._gradients.to_write(), self._hessians.to_write()
+        largest = np.zeros((state.n_outputs, tiles, 2), np.int64)
+        buffers = [queue.empty(own.nbytes) for own in largest]
+        for k, margins in enumerate(self._margins.on_device()):
+            queue.run(
+                kernel,
+                tiles,
+                margins,
+                self._targets[min(k, len(self._targets) - 1)],
+                self._weights,
+                np.uint32(state.rows.weights.size > 0),
+                np.float64(positive_weight),
+                np.uint32(state.n_rows),
+                gradients[k],
+                hessians[k],
+                buffers[k],
+                reals=reals,
+            )
+        for own, buffer in zip(largest, buffers, strict=True):
+            queue.read(buffer, own)
+        bits = largest.max(axis=1, initial=0).astype(f"i{reals.itemsize}")
+        self._ranges = np.zeros((state.n_outputs, 3))  # hessians are not negative
+        self._ranges[:, :2] = bits.view(reals)
+
+    def set(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        """Set these gradients, both of shape (outputs, rows)."""
+        self._state.set_gradients(gradients, hessians)
+        self._written_on_host()
+
+    def _written_on_host(self) -> None:
+        self._gradients.written_on_host()
+        self._hessians.written_on_host()
+        self._ranges = None
+
+    def ranges(self) -> NDArray[np.float64]:
+        """Return largest |g|, largest |h| and least h of each output, (outputs, 3)."""
+        if self._ranges is None:
+            return self._state.gradient_ranges()
+        return self._ranges
+
+    def on_host(self) -> None:
+        """Copy the gradients to the host, if it does not have them."""
+        self._gradients.on_host()
+        self._hessians.on_host()
+
+    def of_tree(
+        self, output: int | None, sample: RowSample | None
+    ) -> tuple[list[GradientPair], list[GradientPair]]:
+        """Return the pairs that leaves are summed of, and those of the splits.
+
+        They are those of one output; None: of all. The host has begun the tree; it has
+        the gradients of a sample by gradient, divided by each row's probability, and
+        those of projections and of `set_split_gradients`.
+        """
+        state = self._state
+        if sample is not None and sample.by_gradient:
+            leaf_pairs = [self._uploaded(own) for own in state.leaf_columns]
+        else:
+            kind = state.gradients.dtype
+            both = self._gradients.on_device(), self._hessians.on_device()
+            own = [GradientPair(*pair, kind) for pair in zip(*both, strict=True)]
+            leaf_pairs = own if output is None else own[output : output + 1]
+            others = state.leaf_columns[len(leaf_pairs) :]
+            leaf_pairs = [*leaf_pairs, *map(self._uploaded, others)]
+        if state.columns is state.leaf_columns:
+            return leaf_pairs, leaf_pairs
+        if len(leaf_pairs) > state.n_outputs:
+            return leaf_pairs, leaf_pairs[state.n_outputs :]
+        return leaf_pairs, [self._uploaded(own) for own in state.columns]
+
+    def _uploaded(self, column: GradientColumn) -> GradientPair:
+        """Return the gradients of a column of the host."""
+        given = column.leaf_gradients()
+        own = [array for array in given if array.size > 0]
+        gradients, hessians = (self._queue.copy_of(array) for array in own)
+        return GradientPair(gradients, hessians, own[0].dtype)

@@ -1,0 +1,118 @@
+// Types, sums over a work-group, and additions of 64 bits.
+//
+// Names set by the host: GROUP_SIZE (work-items of a group, a power of two), TILE_ROWS,
+// BIN (the type of bins), BINS_PER_WORD, REAL (the type of gradients), REAL_IS_DOUBLE,
+// and LONG_ATOMICS where there are atomic additions of 64 bits.
+
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#ifdef LONG_ATOMICS
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#endif
+// A product and a sum are rounded one after the other, as they are on the CPU.
+#pragma OPENCL FP_CONTRACT OFF
+
+#define KERNEL __kernel __attribute__((reqd_work_group_size(GROUP_SIZE, 1, 1)))
+
+// Rounds half to even, as rint does, a number below 2**51: adding 1.5 * 2**52 leaves
+// the integer in the lowest bits. No conversion is needed, so compilers vectorise it.
+#define ROUND 6755399441055744.0
+
+static inline long round_long(double value)
+{
+    return as_long(value + ROUND) - as_long(ROUND);
+}
+
+// A group of one work-item needs no barrier: PoCL would split its loops there.
+#if GROUP_SIZE > 1
+#define SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#else
+#define SYNC()
+#endif
+
+// A node whose rows are moved or marked, as the host writes it.
+typedef struct {
+    int place;           // of its extent
+    int side;            // of the two lists of rows, the one that its rows are on
+    int left;            // the left child's place, the right one's follows; -1: none
+    int column;          // the column of bins of its split
+    int low;             // bins in low to low + count go right if inside_right, others
+    int count;           // left; or the reverse
+    int inside_right;
+    int is_categorical;  // a bit set of bins goes left instead
+    int left_leaf;       // the leaf of its rows, or of those that go left
+    int right_leaf;
+} Node;
+
+// Adds to a number that other groups add to as well. The sums of two halves are right
+// in the end, since the carry of the lower one is added to the upper one.
+static inline void add_long(__global long* sum, long value)
+{
+#if defined(LONG_ATOMICS)
+    atom_add(sum, value);
+#else
+    __global uint* halves = (__global uint*)sum;
+    uint low = (uint)value;
+    uint high = (uint)((ulong)value >> 32);
+    uint before = atomic_add(halves, low);
+    high += before + low < before ? 1u : 0u;
+    if (high != 0)
+        atomic_add(halves + 1, high);
+#endif
+}
+
+// The same for a number in local memory.
+static inline void add_local_long(__local long* sum, long value)
+{
+#if GROUP_SIZE == 1
+    *sum += value;
+#elif defined(LONG_ATOMICS)
+    atom_add(sum, value);
+#else
+    __local uint* halves = (__local uint*)sum;
+    uint low = (uint)value;
+    uint high = (uint)((ulong)value >> 32);
+    uint before = atomic_add(halves, low);
+    high += before + low < before ? 1u : 0u;
+    if (high != 0)
+        atomic_add(halves + 1, high);
+#endif
+}
+
+// Adds the values of all work-items of the group to *sum.
+static inline void add_of_group(__global long* sum, long value, __local long* scratch)
+{
+    int item = get_local_id(0);
+    scratch[item] = value;
+    for (int step = GROUP_SIZE / 2; step > 0; step /= 2) {
+        SYNC();
+        if (item < step)
+            scratch[item] += scratch[item + step];
+    }
+    if (item == 0 && scratch[0] != 0)
+        add_long(sum, scratch[0]);
+    SYNC();
+}
+
+// Returns the sum of the values of the work-items before this one, and that of all in
+// *total (Hillis and Steele 1986).
+static inline uint scan_group(uint value, __local uint* scratch, uint* total)
+{
+#if GROUP_SIZE == 1
+    *total = value;
+    return 0;
+#else
+    int item = get_local_id(0);
+    scratch[item] = value;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int distance = 1; distance < GROUP_SIZE; distance *= 2) {
+        uint other = item >= distance ? scratch[item - distance] : 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        scratch[item] += other;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    uint before = scratch[item] - value;
+    *total = scratch[GROUP_SIZE - 1];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return before;
+#endif
+}

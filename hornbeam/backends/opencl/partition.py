@@ -1,0 +1,294 @@
+"""The nodes of a tree, whose rows are partitioned on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.opencl.gradient_columns import DeviceColumn
+from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
+from hornbeam.kernels.layout import NODE_DTYPE
+from hornbeam.kernels.plan import enter_splits
+
+__all__ = ["DevicePartition"]
+
+#: A node as kernels take it; see `kernels/common.cl`.
+_NODE = np.dtype(
+    [
+        (name, np.int32)
+        for name in (
+            *("place", "side", "left", "column", "low", "count"),
+            *("inside_right", "is_categorical", "left_leaf", "right_leaf"),
+        )
+    ]
+)
+_NO_NODES = np.empty(0, np.intp)
+#: The places of the extents of all rows and of the root; other nodes follow the root.
+_ALL_ROWS, _ROOT = 0, 1
+
+
+class DevicePartition:
+    """A list of rows on the device in which the rows of each node are contiguous.
+
+    It has two sides: a node's rows are on one, its children's on the other. Where the
+    rows of a node begin and end is known to the device first, and to the host from
+    `learn_extents`.
+
+    Parameters
+    ----------
+    queue
+        Of the device.
+    features
+        Table of `FEATURE_DTYPE`.
+    words
+        Of a set of bins; 0 where no feature is categorical.
+    n_rows
+        Number of rows.
+    by_feature
+        The bins, (columns, rows).
+
+    Attributes
+    ----------
+    rows
+        The list, (2, rows) uint32.
+    extents
+        (nodes + 1, 2) uint32: begin and end of all rows, and of each node's.
+    """
+
+    def __init__(
+        self,
+        queue: DeviceQueue,
+        features: NDArray[Any],
+        words: int,
+        n_rows: int,
+        by_feature: Buffer,
+    ) -> None:
+        self._queue, self._features, self._words = queue, features, words
+        self._n_rows, self._by_feature = n_rows, by_feature
+        self.rows = queue.empty(8 * n_rows)
+        self._every_row = queue.buffer_of(np.arange(n_rows, dtype=np.uint32))
+        self._is_left = queue.empty(n_rows)
+        self._tile_lefts = queue.empty(4 * (1 + tiles_of(n_rows)))
+        self._most_tiles = 1 + tiles_of(n_rows)
+        self._make_table(64)
+        self._pending = _NO_NODES
+
+    def _make_table(self, size: int) -> None:
+        """Allocate for this many nodes."""
+        self._table = np.zeros(size, NODE_DTYPE)
+        self._lefts = np.empty((size, self._words), np.uint64)
+        self._sides = np.zeros(size, np.int32)
+        self._extents = np.zeros((size + 1, 2), np.uint32)
+        self._extents[_ALL_ROWS] = 0, self._n_rows
+        self.extents = self._queue.buffer_of(self._extents)
+
+    def _reserve(self, nodes: int) -> None:
+        """Make space for this many nodes."""
+        known = self._table.size
+        if nodes <= known:
+            return
+        table, lefts, sides = self._table, self._lefts, self._sides
+        extents, buffer = self._extents, self.extents
+        self._make_table(max(nodes, 2 * known))
+        self._table[:known], self._lefts[:known] = table, lefts
+        self._sides[:known], self._extents[: known + 1] = sides, extents
+        self._queue.copy(buffer, self.extents, extents.nbytes)
+
+    def begin_tree(self, taken: NDArray[np.uint8] | None) -> None:
+        """Put all rows, or those taken, into the root.
+
+        Other rows follow at the end of the list, outside of all nodes.
+        """
+        queue, n_rows = self._queue, self._n_rows
+        self._pending = _NO_NODES
+        self._table["left"][0] = -1
+        self._sides[0] = 0
+        self.n_taken = n_rows if taken is None else int(np.count_nonzero(taken))
+        self._extents[_ROOT] = 0, self.n_taken
+        self._n_known = 1
+        if taken is None:
+            queue.copy(self._every_row, self.rows, 4 * n_rows)
+            root = queue.copy_of(self._extents[: _ROOT + 1])
+            queue.copy(root, self.extents, 16)
+            return
+        queue.copy(self._every_row, self.rows, 4 * n_rows, 4 * n_rows)
+        node = np.zeros(1, _NODE)
+        node["place"], node["side"], node["left"] = _ALL_ROWS, 1, _ROOT
+        tasks = _tasks(np.array([n_rows]))
+        found = self._is_left, self._tile_lefts
+        mask = queue.copy_of(taken)
+        queue.run("find_taken", len(tasks), mask, np.uint32(n_rows), *found)
+        self._move(queue.copy_of(node), tasks, np.array([0, len(tasks)]))
+
+    def apply_splits(
+        self,
+        nodes: NDArray[np.intp],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        left: NDArray[np.intp],
+    ) -> None:
+        """Enter the splits; rows stay in the parents until `move`."""
+        self._reserve(int(left[-1]) + 2)
+        enter_splits(
+            nodes, splits, sets, left, self._features, self._table, self._lefts
+        )
+        self._sides[left] = self._sides[left + 1] = 1 - self._sides[nodes]
+        # The children have at most the rows of the parent.
+        self._extents[1 + left] = self._extents[2 + left] = self._extents[1 + nodes]
+        self._n_known = max(self._n_known, int(left[-1]) + 2)
+        pending = self._pending
+        self._pending = np.concatenate([pending, nodes]) if pending.size > 0 else nodes
+
+    def most_rows(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return the most rows that each node may have: those of its parent.
+
+        From `learn_extents` on it is the number of its rows.
+        """
+        begins, ends = self._extents[1 + nodes].astype(np.int64).T
+        sizes: NDArray[np.int64] = ends - begins
+        return sizes
+
+    def sides(self, nodes: NDArray[np.intp]) -> NDArray[np.int32]:
+        """Return the side of the list that the rows of each node are on."""
+        return self._sides[nodes]
+
+    def learn_extents(self) -> None:
+        """Wait, and read where the rows of the nodes begin and end."""
+        self._queue.read(self.extents, self._extents[: self._n_known + 1])
+
+    def _nodes(self, numbers: NDArray[np.intp], shift: int) -> NDArray[Any]:
+        """Return these nodes for kernels, with children numbered from `shift`."""
+        own = self._table[numbers]
+        nodes = np.zeros(numbers.size, _NODE)
+        nodes["place"], nodes["side"] = 1 + numbers, self._sides[numbers]
+        nodes["left"] = np.where(own["left"] < 0, -1, own["left"] + shift)
+        for name in ("column", "low", "count", "inside_right", "is_categorical"):
+            nodes[name] = own[name]
+        return nodes
+
+    def move(self) -> None:
+        """Move the rows of pending splits to the children."""
+        numbers, self._pending = self._pending, _NO_NODES
+        if numbers.size == 0:
+            return
+        queue = self._queue
+        nodes = queue.copy_of(self._nodes(numbers, 1))
+        sizes = self.most_rows(numbers)
+        tasks, first = _tasks(sizes), np.append(0, np.cumsum(tiles_of(sizes)))
+        if len(tasks) > self._most_tiles:
+            self._most_tiles = 2 * len(tasks)
+            self._tile_lefts = queue.empty(4 * self._most_tiles)
+        queue.run(
+            "find_sides",
+            len(tasks),
+            nodes,
+            *self._sets_of(numbers),
+            queue.copy_of(tasks),
+            self._by_feature,
+            np.uint32(self._n_rows),
+            self.rows,
+            self.extents,
+            self._is_left,
+            self._tile_lefts,
+        )
+        self._move(nodes, tasks, first)
+
+    def _sets_of(self, numbers: NDArray[np.intp]) -> tuple[Buffer, np.uint32]:
+        """Return the bit sets of these nodes' splits, and the words of each."""
+        return self._queue.copy_of(self._lefts[numbers]), np.uint32(self._words)
+
+    def _move(
+        self, nodes: Buffer, tasks: NDArray[np.int32], first: NDArray[np.int64]
+    ) -> None:
+        """Move the rows of nodes to the sides that were found.
+
+        `tasks` are the tiles of the nodes, and `first` the first task of each node.
+        """
+        queue, extents, tile_lefts = self._queue, self.extents, self._tile_lefts
+        first_task = queue.copy_of(first.astype(np.uint32))
+        queue.run("scan_tiles", first.size - 1, nodes, first_task, tile_lefts, extents)
+        queue.run(
+            "move_rows",
+            len(tasks),
+            nodes,
+            queue.copy_of(tasks),
+            np.uint32(self._n_rows),
+            self.rows,
+            extents,
+            self._is_left,
+            tile_lefts,
+        )
+
+    def mark_leaves(
+        self,
+        nodes: NDArray[np.intp],
+        leaves: NDArray[np.intp],
+        n_leaves: int,
+        column: DeviceColumn,
+        leaf_of: Buffer,
+        sums: Buffer,
+    ) -> None:
+        """Write the leaf of each row to `leaf_of`, and add the column to `sums`.
+
+        `nodes` are those without children, and ``leaves[i]`` the leaf of ``nodes[i]``;
+        rows in no node have leaf `n_leaves`. Rows of pending splits are routed from the
+        parents.
+        """
+        queue = self._queue
+        self._leaf_of_node = np.zeros(self._table.size, np.int32)
+        self._leaf_of_node[nodes] = leaves
+        waiting, left = self._pending, self._table["left"][self._pending]
+        moved = np.setdiff1d(nodes, np.concatenate([left, left + 1]))
+        numbers = np.concatenate([moved, waiting])
+        own = self._nodes(numbers, 0)
+        own["left_leaf"][: moved.size] = self._leaf_of_node[moved]
+        own["left_leaf"][moved.size :] = self._leaf_of_node[left]
+        own["right_leaf"][moved.size :] = self._leaf_of_node[left + 1]
+        tasks = _tasks(self.most_rows(numbers))
+        queue.run(
+            "mark_leaves",
+            len(tasks),
+            queue.copy_of(own),
+            *self._sets_of(numbers),
+            queue.copy_of(tasks),
+            self._by_feature,
+            np.uint32(self._n_rows),
+            self.rows,
+            self.extents,
+            *column.pair.buffers,
+            *column.per_unit,
+            leaf_of,
+            sums,
+            reals=column.pair.dtype,
+        )
+        self._run_left_out("mark_left_out", (), (np.uint32(n_leaves), leaf_of))
+
+    def route_left_out(self, leaf_of: Buffer) -> None:
+        """Write the leaf of each row that is not in the sample, from the root."""
+        if self.n_taken == self._n_rows:
+            return
+        numbers = np.arange(self._n_known)
+        nodes = self._nodes(numbers, 0)
+        nodes["left_leaf"] = self._leaf_of_node[numbers]
+        own = self._queue.copy_of(nodes), *self._sets_of(numbers), self._by_feature
+        self._run_left_out("route_rows", own, (leaf_of,))
+
+    def _run_left_out(
+        self, name: str, before: tuple[Any, ...], after: tuple[Any, ...]
+    ) -> None:
+        """Run a kernel on the rows that are not in the sample."""
+        count = self._n_rows - self.n_taken
+        rows = self.rows, np.uint32(self.n_taken), np.uint32(self._n_rows)
+        self._queue.run(name, tiles_of(count), *before, *rows, *after)
+
+
+def _tasks(sizes: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return each tile of each node of these sizes: (tiles, 2), node and tile."""
+    tiles = tiles_of(sizes)
+    first = np.cumsum(tiles) - tiles
+    tasks = np.empty((int(tiles.sum()), 2), np.int32)
+    tasks[:, 0] = np.repeat(np.arange(sizes.size), tiles)
+    tasks[:, 1] = np.arange(len(tasks)) - first[tasks[:, 0]]
+    return tasks

@@ -1,0 +1,273 @@
+"""Memory of a device, its kernels, and the queue of what it has to do.
+
+Calls return at once; the device works in the order of the calls. Only `read` waits.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.opencl.devices import Device, opencl
+from hornbeam.errors import DeviceError, ErrorCode
+from hornbeam.memory import in_words
+
+__all__ = ["TILE_ROWS", "Buffer", "DeviceQueue", "check_memory", "tiles_of"]
+
+#: A buffer of pyopencl.
+Buffer = Any
+
+#: The sources, in the order in which they are compiled as one program.
+_SOURCES = """
+    common.cl gradients.cl quantise.cl histogram.cl partition.cl leaves.cl
+""".split()
+#: Rows of a work-group in kernels that loop over rows.
+TILE_ROWS = 4096
+_SINGLE = np.dtype(np.float32)
+_ZERO = np.zeros(1, np.int32)
+
+#: The seconds of each kernel, if it is set to an empty dictionary before a queue is
+#: made: then the device measures them.
+kernel_seconds: dict[str, float] | None = None
+
+
+def tiles_of(rows: Any) -> Any:
+    """Return the number of tiles of this many rows, a number or an array of them."""
+    return -(-rows // TILE_ROWS)
+
+
+def check_memory(device: Device, n_bytes: int, largest: int) -> None:
+    """Raise a `DeviceError` if buffers of this size in all do not fit.
+
+    `largest` is the size of the largest.
+    """
+    if n_bytes <= device.memory and largest <= device.largest_buffer:
+        return
+    raise DeviceError(
+        f"training on device={device.name!r} ({device.title}) needs "
+        f"{in_words(n_bytes)} of its memory, in buffers of up to "
+        f"{in_words(largest)}, and it has {in_words(device.memory)}, in buffers of "
+        f"up to {in_words(device.largest_buffer)}; train with device='cpu', whose "
+        "model is the same, or on fewer rows or features",
+        code=ErrorCode.DEVICE_OUT_OF_MEMORY,
+        needed=n_bytes,
+        available=device.memory,
+    )
+
+
+@cache
+def _context(device: Device) -> Any:
+    return opencl().Context([device.handle])
+
+
+@cache
+def _program(device: Device, bins: np.dtype[Any], reals: np.dtype[Any]) -> Any:
+    """Return the program, compiled for bins and gradients of these types."""
+    folder = files("hornbeam.backends.opencl") / "kernels"
+    source = "\n".join((folder / name).read_text() for name in _SOURCES)
+    settings = {
+        "GROUP_SIZE": device.options.group_size,
+        "TILE_ROWS": TILE_ROWS,
+        "BIN": "uchar" if bins.itemsize == 1 else "ushort",
+        "BINS_PER_WORD": 4 // bins.itemsize,
+        "REAL": "float" if reals.itemsize == 4 else "double",
+        "REAL_IS_DOUBLE": int(reals.itemsize == 8),
+    }
+    if device.options.long_atomics:
+        settings["LONG_ATOMICS"] = 1
+    program = opencl().Program(_context(device), source)
+    flags = [f"-D{name}={value}" for name, value in settings.items()]
+    return program.build(["-cl-std=CL1.2", *flags])
+
+
+class _Naming:
+    """Raises errors of a device as a `DeviceError` that names what was done."""
+
+    __slots__ = ("_action", "_allocated", "_device", "_kind", "_n_bytes")
+
+    def __init__(
+        self,
+        kind: type[Exception],
+        device: Device,
+        allocated: int,
+        n_bytes: int,
+        action: str,
+    ) -> None:
+        self._kind, self._device, self._action = kind, device, action
+        self._allocated, self._n_bytes = allocated, n_bytes
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        if not isinstance(error, self._kind):
+            return
+        device, n_bytes = self._device, self._n_bytes
+        status = opencl().status_code.to_string(getattr(error, "code", 0), "error %d")
+        named = f"device={device.name!r} ({device.title})"
+        rest = (
+            "; the rounds before this one are complete: go on with device='cpu', "
+            "whose model is the same"
+        )
+        if any(word in status for word in ("ALLOCATION", "OUT_OF", "BUFFER_SIZE")):
+            raise DeviceError(
+                f"{named} has not enough memory to {self._action}: it has "
+                f"{in_words(device.memory)}, of which this training has taken "
+                f"{in_words(self._allocated)}, and needs {in_words(n_bytes)} more "
+                f"({status}){rest}",
+                code=ErrorCode.DEVICE_OUT_OF_MEMORY,
+                needed=self._allocated + n_bytes,
+                available=device.memory,
+            ) from error
+        raise DeviceError(
+            f"{named} failed to {self._action} ({status}){rest}",
+            code=ErrorCode.DEVICE_FAILED,
+        ) from error
+
+
+class DeviceQueue:
+    """A queue of copies and kernels, and the memory that they use.
+
+    Parameters
+    ----------
+    device
+        Where they run.
+
+    Attributes
+    ----------
+    bins
+        The type of bins in kernels that are started next: uint8 or uint16.
+
+    Raises
+    ------
+    DeviceError
+        From all methods: if the device has not enough memory, or if it fails.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.bins = device, np.dtype(np.uint8)
+        self._cl, self._allocated = opencl(), 0
+        properties = 0
+        if kernel_seconds is not None:
+            properties = self._cl.command_queue_properties.PROFILING_ENABLE
+        with self._naming("start"):
+            context = _context(device)
+            self._queue = self._cl.CommandQueue(context, properties=properties)
+        self._kernels: dict[tuple[Any, ...], Any] = {}
+        self._events: list[tuple[str, Any]] = []
+
+    def _naming(self, action: str, n_bytes: int = 0) -> _Naming:
+        """Return what raises errors of the device with this action in their message.
+
+        `n_bytes` is the memory that it takes.
+        """
+        return _Naming(self._cl.Error, self.device, self._allocated, n_bytes, action)
+
+    def empty(self, n_bytes: int) -> Buffer:
+        """Return a new buffer of at least one byte, without content."""
+        size = max(n_bytes, 4)
+        with self._naming("allocate a buffer", size):
+            buffer = self._cl.Buffer(
+                self._queue.context, self._cl.mem_flags.READ_WRITE, size
+            )
+        self._allocated += size
+        return buffer
+
+    def zeros(self, n_bytes: int) -> Buffer:
+        """Return a new buffer of zeros."""
+        buffer = self.empty(n_bytes)
+        self.zero(buffer, n_bytes)
+        return buffer
+
+    def buffer_of(self, array: NDArray[Any]) -> Buffer:
+        """Return a new buffer that holds this array."""
+        buffer = self.empty(array.nbytes)
+        self.write(buffer, array)
+        return buffer
+
+    def copy_of(self, array: NDArray[Any]) -> Buffer:
+        """Return a buffer with a copy of an array, for one tree or one launch.
+
+        The copy is made at once, so that neither side waits for the other.
+        """
+        flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
+        if array.size == 0:
+            array = np.zeros(1, np.int64)
+        with self._naming("allocate a buffer", array.nbytes):
+            return self._cl.Buffer(
+                self._queue.context, flags, hostbuf=np.ascontiguousarray(array)
+            )
+
+    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Copy a contiguous array to the buffer."""
+        if array.size > 0:
+            with self._naming("take an array"):
+                self._cl.enqueue_copy(self._queue, buffer, array, is_blocking=True)
+
+    def copy(
+        self, source: Buffer, target: Buffer, n_bytes: int, begin: int = 0
+    ) -> None:
+        """Copy the beginning of a buffer to another, from its byte `begin` on."""
+        if n_bytes > 0:
+            with self._naming("copy a buffer"):
+                self._cl.enqueue_copy(
+                    self._queue, target, source, byte_count=n_bytes, dst_offset=begin
+                )
+
+    def zero(self, buffer: Buffer, n_bytes: int) -> None:
+        """Fill the beginning of a buffer with zeros."""
+        if n_bytes > 0:
+            with self._naming("clear a buffer"):
+                self._cl.enqueue_fill_buffer(self._queue, buffer, _ZERO, 0, n_bytes)
+
+    def read(self, buffer: Buffer, out: NDArray[Any]) -> NDArray[Any]:
+        """Wait, and copy the beginning of a buffer to `out`, which is returned."""
+        if out.size > 0:
+            with self._naming("finish its work"):
+                self._cl.enqueue_copy(self._queue, out, buffer, is_blocking=True)
+        self._note_times()
+        return out
+
+    def run(
+        self,
+        name: str,
+        groups: int | tuple[int, int],
+        *arguments: Any,
+        reals: np.dtype[Any] = _SINGLE,
+    ) -> None:
+        """Start a kernel with this number of work-groups, in one or two dimensions.
+
+        Arguments are buffers, NumPy scalars, and local memory by its bytes as an int.
+        `reals` is the type of gradients, if the kernel reads or writes any.
+        """
+        counts = groups if isinstance(groups, tuple) else (groups,)
+        if min(counts) == 0:
+            return
+        size, types = self.device.options.group_size, (self.bins, reals)
+        kernel = self._kernels.get((name, *types))
+        with self._naming(f"run the kernel {name}"):
+            if kernel is None:
+                kernel = self._cl.Kernel(_program(self.device, *types), name)
+                self._kernels[name, *types] = kernel
+            local = self._cl.LocalMemory
+            event = kernel(
+                self._queue,
+                (counts[0] * size, *counts[1:]),
+                (size, *(1 for _ in counts[1:])),
+                *(local(own) if type(own) is int else own for own in arguments),
+            )
+        if kernel_seconds is not None:
+            self._events.append((name, event))
+
+    def _note_times(self) -> None:
+        if kernel_seconds is None:
+            return
+        for name, event in self._events:
+            event.wait()
+            seconds = 1e-9 * (event.profile.end - event.profile.start)
+            kernel_seconds[name] = kernel_seconds.get(name, 0.0) + seconds
+        self._events.clear()

@@ -1,0 +1,37 @@
+"""PoCL, which runs OpenCL kernels on the processor, with other ways of compiling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hornbeam.backends.opencl.devices import Device, Options, find_devices
+
+__all__ = ["NAME", "SHAPES", "device_of"]
+
+pytest.importorskip("pyopencl")
+
+#: The device that PoCL makes of the processor.
+NAME = next(
+    (device.name for device in find_devices() if "PoCL" in device.driver), "none"
+)
+
+#: Ways of compiling: a core of a processor, and groups as they run on GPUs, whose local
+#: memory fits two features of 256 bins.
+SHAPES = {
+    "one item": Options(1, True, 1 << 20),
+    "one item, few columns": Options(1, True, 1 << 13),
+    "one item, short atomics": Options(1, False, 1 << 20),
+    **{
+        f"{size} items, {bits} bits": Options(size, bits == 64, 1 << 13)
+        for size in (32, 64, 128, 256)
+        for bits in (32, 64)
+    },
+}
+
+
+def device_of(options: Options) -> Device:
+    """Return PoCL's device, for which kernels are compiled in this way."""
+    (device,) = (device for device in find_devices() if device.name == NAME)
+    return replace(device, options=options)

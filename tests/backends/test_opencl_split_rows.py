@@ -1,0 +1,62 @@
+"""Rows that are split between two devices give the trees of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from parts import KINDS, grow
+from pocl import SHAPES, device_of
+
+import hornbeam
+from hornbeam.backends.opencl import devices
+from hornbeam.backends.opencl.devices import opencl
+from hornbeam.backends.opencl.split_rows import SplitRows
+from hornbeam.errors import ErrorCode
+
+
+def halves():
+    """Return two devices with one compute unit of PoCL each."""
+    device = device_of(SHAPES["one item"])
+    by_unit = [opencl().device_partition_property.EQUALLY, 1]
+    handles = device.handle.create_sub_devices(by_unit)
+    return tuple(
+        replace(device, name=f"opencl:7:{number}", handle=handle, units=1)
+        for number, handle in enumerate(handles[:2])
+    )
+
+
+HALVES = halves()
+needs_two = pytest.mark.skipif(len(HALVES) < 2, reason="the processor has one core")
+
+
+@needs_two
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_devices_give_the_same_trees(kind):
+    rows = partial(SplitRows, devices=HALVES)
+    assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
+
+
+@needs_two
+def test_two_devices_give_the_same_model(monkeypatch):
+    monkeypatch.setattr(devices, "find_devices", lambda: HALVES)
+    x = np.random.default_rng(0).normal(size=(999, 4))
+    data = hornbeam.DMatrix(x, x[:, 0] > x[:, 1])
+    params = {"objective": "binary:logistic", "device": "opencl:7:0+opencl:7:1"}
+    for more in ({}, {"leaf_solver": "line_search"}, {"booster": "dart"}):
+        there = hornbeam.train({**params, **more}, data, 3, evals=[(data, "train")])
+        here = hornbeam.train({**params, **more, "device": "cpu"}, data, 3)
+        assert there.digest() == here.digest()
+    refused = {"for each tree": {"tree_method": "approx"}}
+    refused["name one device"] = {"leaf_model": "linear"}
+    refused["has several"] = {
+        "multi_strategy": "multi_output_tree",
+        "objective": "multi:softprob",
+        "num_class": 2,
+    }
+    for words, more in refused.items():
+        with pytest.raises(hornbeam.ParameterError, match=words) as error:
+            hornbeam.train({**params, **more}, data, 1)
+        assert error.value.code == ErrorCode.UNSUPPORTED_COMBINATION

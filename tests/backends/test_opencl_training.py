@@ -1,0 +1,167 @@
+"""Models that are trained on a device have the digests of those of the CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import digests
+import numpy as np
+import pytest
+from pocl import NAME
+
+import hornbeam
+from hornbeam.backends.opencl.devices import opencl
+from hornbeam.errors import ErrorCode
+
+#: What a device refuses, each with one error.
+REFUSED = {
+    **dict.fromkeys(("exact", "approx_of_nodes"), "sort values"),
+    **dict.fromkeys(("sparse", "approx_sparse"), "stored entries"),
+    **dict.fromkeys(("gblinear", "gblinear_thrifty", "updated"), "none are grown"),
+    **dict.fromkeys(("external_memory", "external_memory_vectors"), "external memory"),
+}
+#: Configurations that are trained by other functions than `digests.train`.
+ELSEWHERE = {
+    *("boosted_by_hand", "cross_validation", "drop_in", "estimators"),
+    "single_trees_and_forests",
+}
+FAST = {
+    *("depthwise", "lossguide", "categories_in_sets", "weights_and_base_margin"),
+    *("uniform_rows", "goss", "columns_by_level_and_node", "monotone_intermediate"),
+    *("min_samples_and_smoothing", "dart", "logistic", "softprob", "ndcg"),
+    *("continued", "custom_objective", "linear_leaves", "vectors"),
+    *REFUSED,
+}
+
+
+@pytest.fixture
+def trained_there(monkeypatch):
+    """Let the configurations of `digests` train on the device; return their models."""
+    train, models = digests.train, []
+
+    def train_there(params, data, rounds=digests.ROUNDS, **kwargs):
+        model = train({**params, "device": NAME}, data, rounds, **kwargs)
+        models.append(model)
+        return model
+
+    monkeypatch.setattr(digests, "train", train_there)
+    return models
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+        for name in digests.CONFIGURATIONS
+        if name not in ELSEWHERE
+    ],
+)
+def test_each_configuration_has_its_recorded_digest(name, trained_there):
+    if name in REFUSED:
+        with pytest.raises(hornbeam.ParameterError, match=REFUSED[name]) as error:
+            digests.CONFIGURATIONS[name]()
+        assert "device=" in str(error.value)
+        return
+    assert digests.differing(digests.find([name])) == []
+    assert trained_there
+
+
+def rows(n=2000):
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(n, 5))
+    return hornbeam.DMatrix(data, (data[:, 0] * data[:, 1] > 0).astype(float))
+
+
+def test_callbacks_and_early_stopping_see_the_same_losses():
+    def train(device):
+        losses = {}
+        model = hornbeam.train(
+            {"objective": "binary:logistic", "device": device, "eta": 0.9},
+            data,
+            60,
+            evals=[(data, "train"), (rows(500), "valid")],
+            evals_result=losses,
+            early_stopping_rounds=3,
+            verbose_eval=False,
+        )
+        return model.digest(), model.best_iteration, losses
+
+    data = rows()
+    assert train(NAME) == train("cpu")
+
+
+def test_training_goes_on_from_one_device_to_the_other():
+    data, params = rows(), {"objective": "binary:logistic"}
+    expected = hornbeam.train(params, data, 6)
+    begun = hornbeam.train({**params, "device": NAME}, data, 3)
+    assert hornbeam.train(params, data, 3, xgb_model=begun).digest() == (
+        expected.digest()
+    )
+    booster = hornbeam.Booster(params, [data])
+    for number in range(6):
+        booster.set_param("device", NAME if number % 2 else "cpu")
+        booster.update(data, number)
+    assert booster.digest() == expected.digest()
+
+
+def test_estimators_train_on_a_device():
+    data = np.random.default_rng(1).normal(size=(500, 4))
+    labels = data[:, 0] > data[:, 1]
+
+    def fit(device):
+        model = hornbeam.HornbeamClassifier(n_estimators=5, device=device)
+        return model.fit(data, labels).get_booster().digest()
+
+    assert fit(NAME) == fit(None)
+
+
+def test_gradients_beyond_float32_are_one_error():
+    labels = np.full(2000, 1e300)
+    huge = hornbeam.DMatrix(np.arange(2000.0)[:, None], labels)
+    with pytest.raises(hornbeam.DataError) as error:
+        hornbeam.train({"device": NAME, "base_score": 0.5}, huge)
+    assert error.value.code == ErrorCode.FLOAT_OVERFLOW
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("units", [1, 2])
+def test_the_number_of_compute_units_does_not_matter(units):
+    """PoCL reads it when it is loaded, so another process runs the tests."""
+    tests = Path(__file__).parent
+    arguments = "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", ""
+    files = str(tests / "test_opencl_rows.py"), "-k", "items or work_items"
+    process = subprocess.run(
+        [sys.executable, *arguments, *files],
+        env=os.environ | {"POCL_MAX_PTHREAD_COUNT": str(units)},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stdout
+
+
+def test_after_a_lost_device_training_goes_on_with_the_cpu(monkeypatch):
+    data, params = rows(), {"objective": "binary:logistic", "max_depth": 3}
+    booster = hornbeam.Booster({**params, "device": NAME}, [data])
+    booster.update(data, 0)
+    booster.update(data, 1)
+    before = booster.digest()
+
+    copy = opencl().enqueue_copy
+
+    def lose(queue, target, source, **options):
+        """Raise an error of OpenCL: no such part of a buffer is there to be copied."""
+        return copy(queue, target, source, **options, src_offset=1 << 60)
+
+    with monkeypatch.context() as lost:
+        lost.setattr(opencl(), "enqueue_copy", lose)
+        with pytest.raises(hornbeam.DeviceError, match="device='cpu'") as error:
+            booster.update(data, 2)
+    assert error.value.code == ErrorCode.DEVICE_FAILED
+    assert booster.digest() == before
+    booster.set_param("device", "cpu")
+    booster.update(data, 2)
+    assert booster.digest() == hornbeam.train(params, data, 3).digest()

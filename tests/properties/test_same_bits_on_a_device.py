@@ -1,0 +1,57 @@
+"""The matrix of configurations gives the CPU's models on an OpenCL device."""
+
+from __future__ import annotations
+
+import pytest
+from test_same_bits_of_configurations import (
+    OBJECTIVES,
+    covering,
+    matrix_of,
+    settings_of,
+    train,
+)
+
+from hornbeam.errors import ParameterError
+
+pytest.importorskip("pyopencl")
+
+#: What a device refuses: these choices, and some of the others.
+REFUSED = {"weights", "updates", "at nodes", "exact", "by updater"}
+
+
+def assert_same_model(configuration, turns):
+    """Train on the CPU and on the device; either gives this model, or refuses it."""
+    params = settings_of(configuration, turns)
+    data = matrix_of(configuration, params)
+    there = {**params, "device": "opencl:0:0"}
+    begun = None
+    if configuration["booster"] == "updates":
+        grown = settings_of(configuration | {"booster": "trees"}, turns)
+        begun = train(grown, data)
+    try:
+        found = train(there, data, xgb_model=begun).digest()
+    except ParameterError as error:
+        assert "device=" in str(error)
+        assert REFUSED & {*configuration.values()}, configuration
+        return
+    assert found == train(params, data, xgb_model=begun).digest(), params
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("configuration", "turns"),
+    [
+        pytest.param(*each, id=", ".join(each[0].values()))
+        for each in covering(strength=1)
+    ],
+)
+def test_each_choice_is_the_model_of_the_cpu(configuration, turns):
+    assert_same_model(configuration, turns)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_each_pair_of_choices_is_the_model_of_the_cpu(objective):
+    for configuration, turns in covering(strength=2):
+        if configuration["objective"] == objective:
+            assert_same_model(configuration, turns)
