@@ -56,7 +56,7 @@ def test_every_name_is_documented(name):
 def test_all_holds_every_public_class_of_callbacks_and_errors():
     from hornbeam import callbacks, errors
 
-    inside = {"CallbackContainer", "EvalsLog", "require"}
+    inside = {"CallbackContainer", "EvalsLog", "require", "short_traceback"}
     offered = {*callbacks.__all__, *errors.__all__} - inside
     assert offered <= set(hornbeam.__all__)
 

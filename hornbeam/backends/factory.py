@@ -87,16 +87,21 @@ def create_backend(
     """
     if device != "cpu":
         team = take_team(threads)
-        own_bins = _for_device(device, bins, multi_output_columns)
+        own_bins = _for_device(device, bins)
         found = [find_device(name) for name in device.split("+")]
         state = targets, weights, margins, team
         own_rows: OpenCLRows | SplitRows
         if len(found) == 1:
-            own_rows = OpenCLRows(own_bins, *state, found[0])
-        elif isinstance(own_bins, DenseBins):
-            own_rows = SplitRows(own_bins, *state, found)
-        else:
+            (own_device,) = found
+            own_rows = OpenCLRows(
+                own_bins, *state, own_device, None, multi_output_columns
+            )
+        elif not isinstance(own_bins, DenseBins):
             raise _refused(device, "tree_method='approx' bins the rows for each tree")
+        elif multi_output_columns > 0:
+            raise _refused(device, "multi_strategy='multi_output_tree' has several")
+        else:
+            own_rows = SplitRows(own_bins, *state, found)
         return HistogramBackend(own_rows, team, max_histograms)
     if isinstance(bins, SortedColumns):
         return ExactBackend(bins, targets, weights, margins, take_team(threads))
@@ -132,7 +137,6 @@ def create_backend(
 def _for_device(
     device: str,
     bins: DenseBins | SparseBins | ExternalBins | SortedColumns | PerTreeBins,
-    multi_output_columns: int,
 ) -> DenseBins | PerTreeBins:
     """Return the bins, or raise a `ParameterError` if they cannot be on a device."""
     refused = None
@@ -144,8 +148,6 @@ def _for_device(
         isinstance(bins, PerTreeBins) and bins.is_sparse
     ):
         refused = "of a matrix so sparse only the stored entries have bins"
-    elif multi_output_columns > 0:
-        refused = "multi_strategy='multi_output_tree' grows trees of several outputs"
     else:
         return bins
     raise _refused(device, refused)
@@ -153,10 +155,12 @@ def _for_device(
 
 def _refused(device: str, reason: str) -> ParameterError:
     """Return the error of what cannot be on a device."""
-    several = "several devices grow" if "+" in device else "it grows"
+    grows = "it grows trees on"
+    if "+" in device:
+        grows = "several devices grow trees of one output on"
     return ParameterError(
-        f"device={device!r}: {several} trees of one output on binned rows in memory, "
-        f"and {reason}; leave device out, the model is the same",
+        f"device={device!r}: {grows} binned rows in memory, and {reason}; leave device "
+        "out, the model is the same",
         code=ErrorCode.UNSUPPORTED_COMBINATION,
     )
 

@@ -217,7 +217,8 @@ def _prediction_meta(booster: Any, arguments: Mapping[str, Any]) -> PredictionMe
             "this Booster has neither been trained nor loaded; train it first",
             code=ErrorCode.EMPTY_BOOSTER,
         )
-    table = ArrayTable(np.empty((0, booster.num_features()), np.float32))
+    # XGBoost's predictions of no rows have one dimension, so a row of missing values.
+    table = ArrayTable(np.full((1, booster.num_features()), np.nan, np.float32))
     table.typeless = frozenset(range(table.n_features))
     without_names = {**arguments, "validate_features": False}
     found = booster.predict(DMatrix.of_table(table, {}), **without_names)

@@ -51,6 +51,11 @@ def test_two_devices_give_the_same_model(monkeypatch):
         assert there.digest() == here.digest()
     refused = {"for each tree": {"tree_method": "approx"}}
     refused["name one device"] = {"leaf_model": "linear"}
+    refused["has several"] = {
+        "multi_strategy": "multi_output_tree",
+        "objective": "multi:softprob",
+        "num_class": 2,
+    }
     for words, more in refused.items():
         with pytest.raises(hornbeam.ParameterError, match=words) as error:
             hornbeam.train({**params, **more}, data, 1)

@@ -22,13 +22,6 @@ REFUSED = {
     **dict.fromkeys(("sparse", "approx_sparse"), "stored entries"),
     **dict.fromkeys(("gblinear", "gblinear_thrifty", "updated"), "none are grown"),
     **dict.fromkeys(("external_memory", "external_memory_vectors"), "external memory"),
-    **dict.fromkeys(
-        (
-            *("softmax_vectors", "vectors", "sketched_vectors", "sampled_vectors"),
-            *("monotone_vectors", "approx_vectors", "split_gradients"),
-        ),
-        "several outputs",
-    ),
 }
 #: Configurations that are trained by other functions than `digests.train`.
 ELSEWHERE = {
@@ -38,8 +31,8 @@ ELSEWHERE = {
 FAST = {
     *("depthwise", "lossguide", "categories_in_sets", "weights_and_base_margin"),
     *("uniform_rows", "goss", "columns_by_level_and_node", "monotone_intermediate"),
-    *("min_samples_and_smoothing", "dart", "logistic", "softprob", "ndcg", "many_bins"),
-    *("continued", "custom_objective", "linear_leaves"),
+    *("min_samples_and_smoothing", "dart", "logistic", "softprob", "ndcg"),
+    *("continued", "custom_objective", "linear_leaves", "vectors"),
     *REFUSED,
 }
 

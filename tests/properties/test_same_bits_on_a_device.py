@@ -16,8 +16,7 @@ from hornbeam.errors import ParameterError
 pytest.importorskip("pyopencl")
 
 #: What a device refuses: these choices, and some of the others.
-REFUSED = {"weights", "updates", "vectors", "sketched", "at nodes", "exact"}
-REFUSED |= {"by updater"}
+REFUSED = {"weights", "updates", "at nodes", "exact", "by updater"}
 
 
 def assert_same_model(configuration, turns):

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, RowSample
+from hornbeam.backends.opencl.gradient_columns import GradientPair
 from hornbeam.backends.opencl.mirror import Mirror
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
-from hornbeam.backends.row_state import RowState
+from hornbeam.backends.row_state import GradientColumn, RowState
 from hornbeam.kernels import gradients as losses
 
 __all__ = ["DeviceGradients"]
@@ -38,20 +39,27 @@ class DeviceGradients:
         The rows on the host.
     margins
         Their margins.
+    computes
+        Whether the device computes those that it can; the host projects the gradients
+        of multi-output trees, so it has to have them.
     """
 
-    def __init__(self, queue: DeviceQueue, state: RowState, margins: Mirror) -> None:
+    def __init__(
+        self, queue: DeviceQueue, state: RowState, margins: Mirror, computes: bool
+    ) -> None:
         self._queue, self._state, self._margins = queue, state, margins
+        self._computes = computes
         self._gradients = Mirror(queue, state.gradients)
         self._hessians = Mirror(queue, state.hessians)
         #: Largest |g|, largest |h| and least h of each output; None: the host's.
         self._ranges: NDArray[np.float64] | None = None
-        self._scaled: list[Buffer] | None = None
         self._targets: list[Buffer] | None = None
 
     def compute(self, objective: GradientSource) -> None:
         """Compute gradients from the objective at the current margins."""
-        if isinstance(objective, _KernelLoss) and objective.kernel in _KERNELS:
+        known = isinstance(objective, _KernelLoss) and objective.kernel in _KERNELS
+        if known and self._computes:
+            assert isinstance(objective, _KernelLoss)
             self._compute_on_device(_KERNELS[objective.kernel], objective.numbers[0])
             return
         self._margins.on_host()
@@ -112,24 +120,33 @@ class DeviceGradients:
         self._hessians.on_host()
 
     def of_tree(
-        self, output: int, sample: RowSample | None
-    ) -> tuple[tuple[Buffer, Buffer], np.dtype[Any]]:
-        """Return the gradients and hessians of a tree on the device, and their type.
+        self, output: int | None, sample: RowSample | None
+    ) -> tuple[list[GradientPair], list[GradientPair]]:
+        """Return the pairs that leaves are summed of, and those of the splits.
 
-        Those of a sample by gradient are divided by each row's probability; the host
-        has drawn it.
+        They are those of one output; None: of all. The host has begun the tree; it has
+        the gradients of a sample by gradient, divided by each row's probability, and
+        those of projections and of `set_split_gradients`.
         """
-        if sample is None or not sample.by_gradient:
-            pair = (
-                self._gradients.on_device()[output],
-                self._hessians.on_device()[output],
-            )
-            return pair, self._state.gradients.dtype
-        (column,) = self._state.columns
-        scaled = column.leaf_gradients()
-        both = scaled.double_gradients, scaled.double_hessians
-        if self._scaled is None:
-            self._scaled = [self._queue.empty(own.nbytes) for own in both]
-        for buffer, own in zip(self._scaled, both, strict=True):
-            self._queue.write(buffer, own)
-        return (self._scaled[0], self._scaled[1]), np.dtype(np.float64)
+        state = self._state
+        if sample is not None and sample.by_gradient:
+            leaf_pairs = [self._uploaded(own) for own in state.leaf_columns]
+        else:
+            kind = state.gradients.dtype
+            both = self._gradients.on_device(), self._hessians.on_device()
+            own = [GradientPair(*pair, kind) for pair in zip(*both, strict=True)]
+            leaf_pairs = own if output is None else own[output : output + 1]
+            others = state.leaf_columns[len(leaf_pairs) :]
+            leaf_pairs = [*leaf_pairs, *map(self._uploaded, others)]
+        if state.columns is state.leaf_columns:
+            return leaf_pairs, leaf_pairs
+        if len(leaf_pairs) > state.n_outputs:
+            return leaf_pairs, leaf_pairs[state.n_outputs :]
+        return leaf_pairs, [self._uploaded(own) for own in state.columns]
+
+    def _uploaded(self, column: GradientColumn) -> GradientPair:
+        """Return the gradients of a column of the host."""
+        given = column.leaf_gradients()
+        own = [array for array in given if array.size > 0]
+        gradients, hessians = (self._queue.copy_of(array) for array in own)
+        return GradientPair(gradients, hessians, own[0].dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.opencl.gradient_columns import DeviceColumn
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
 from hornbeam.kernels.layout import NODE_DTYPE
 from hornbeam.kernels.plan import enter_splits
@@ -109,7 +110,7 @@ class DevicePartition:
         self._n_known = 1
         if taken is None:
             queue.copy(self._every_row, self.rows, 4 * n_rows)
-            root = queue.list_of(self._extents[: _ROOT + 1])
+            root = queue.copy_of(self._extents[: _ROOT + 1])
             queue.copy(root, self.extents, 16)
             return
         queue.copy(self._every_row, self.rows, 4 * n_rows, 4 * n_rows)
@@ -117,9 +118,9 @@ class DevicePartition:
         node["place"], node["side"], node["left"] = _ALL_ROWS, 1, _ROOT
         tasks = _tasks(np.array([n_rows]))
         found = self._is_left, self._tile_lefts
-        mask = queue.list_of(taken)
+        mask = queue.copy_of(taken)
         queue.run("find_taken", len(tasks), mask, np.uint32(n_rows), *found)
-        self._move(queue.list_of(node), tasks, np.array([0, len(tasks)]))
+        self._move(queue.copy_of(node), tasks, np.array([0, len(tasks)]))
 
     def apply_splits(
         self,
@@ -173,7 +174,7 @@ class DevicePartition:
         if numbers.size == 0:
             return
         queue = self._queue
-        nodes = queue.list_of(self._nodes(numbers, 1))
+        nodes = queue.copy_of(self._nodes(numbers, 1))
         sizes = self.most_rows(numbers)
         tasks, first = _tasks(sizes), np.append(0, np.cumsum(tiles_of(sizes)))
         if len(tasks) > self._most_tiles:
@@ -184,7 +185,7 @@ class DevicePartition:
             len(tasks),
             nodes,
             *self._sets_of(numbers),
-            queue.list_of(tasks),
+            queue.copy_of(tasks),
             self._by_feature,
             np.uint32(self._n_rows),
             self.rows,
@@ -196,7 +197,7 @@ class DevicePartition:
 
     def _sets_of(self, numbers: NDArray[np.intp]) -> tuple[Buffer, np.uint32]:
         """Return the bit sets of these nodes' splits, and the words of each."""
-        return self._queue.list_of(self._lefts[numbers]), np.uint32(self._words)
+        return self._queue.copy_of(self._lefts[numbers]), np.uint32(self._words)
 
     def _move(
         self, nodes: Buffer, tasks: NDArray[np.int32], first: NDArray[np.int64]
@@ -206,13 +207,13 @@ class DevicePartition:
         `tasks` are the tiles of the nodes, and `first` the first task of each node.
         """
         queue, extents, tile_lefts = self._queue, self.extents, self._tile_lefts
-        first_task = queue.list_of(first.astype(np.uint32))
+        first_task = queue.copy_of(first.astype(np.uint32))
         queue.run("scan_tiles", first.size - 1, nodes, first_task, tile_lefts, extents)
         queue.run(
             "move_rows",
             len(tasks),
             nodes,
-            queue.list_of(tasks),
+            queue.copy_of(tasks),
             np.uint32(self._n_rows),
             self.rows,
             extents,
@@ -225,18 +226,15 @@ class DevicePartition:
         nodes: NDArray[np.intp],
         leaves: NDArray[np.intp],
         n_leaves: int,
-        pair: tuple[Buffer, Buffer],
-        scales: NDArray[np.float64],
-        reals: np.dtype[Any],
+        column: DeviceColumn,
         leaf_of: Buffer,
         sums: Buffer,
     ) -> None:
-        """Write the leaf of each row to `leaf_of`, and add `pair` to `sums`.
+        """Write the leaf of each row to `leaf_of`, and add the column to `sums`.
 
         `nodes` are those without children, and ``leaves[i]`` the leaf of ``nodes[i]``;
         rows in no node have leaf `n_leaves`. Rows of pending splits are routed from the
-        parents. `pair` are gradients and hessians of the type `reals`, and `scales`
-        what they are multiplied by, (2,).
+        parents.
         """
         queue = self._queue
         self._leaf_of_node = np.zeros(self._table.size, np.int32)
@@ -252,18 +250,18 @@ class DevicePartition:
         queue.run(
             "mark_leaves",
             len(tasks),
-            queue.list_of(own),
+            queue.copy_of(own),
             *self._sets_of(numbers),
-            queue.list_of(tasks),
+            queue.copy_of(tasks),
             self._by_feature,
             np.uint32(self._n_rows),
             self.rows,
             self.extents,
-            *pair,
-            *scales,
+            *column.pair.buffers,
+            *column.per_unit,
             leaf_of,
             sums,
-            reals=reals,
+            reals=column.pair.dtype,
         )
         self._run_left_out("mark_left_out", (), (np.uint32(n_leaves), leaf_of))
 
@@ -274,7 +272,7 @@ class DevicePartition:
         numbers = np.arange(self._n_known)
         nodes = self._nodes(numbers, 0)
         nodes["left_leaf"] = self._leaf_of_node[numbers]
-        own = self._queue.list_of(nodes), *self._sets_of(numbers), self._by_feature
+        own = self._queue.copy_of(nodes), *self._sets_of(numbers), self._by_feature
         self._run_left_out("route_rows", own, (leaf_of,))
 
     def _run_left_out(

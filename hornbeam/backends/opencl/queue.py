@@ -189,10 +189,10 @@ class DeviceQueue:
         self.write(buffer, array)
         return buffer
 
-    def list_of(self, array: NDArray[Any]) -> Buffer:
-        """Return a buffer of a short list that is an argument of one launch.
+    def copy_of(self, array: NDArray[Any]) -> Buffer:
+        """Return a buffer with a copy of an array, for one tree or one launch.
 
-        It is copied at once, so that neither side waits for the other.
+        The copy is made at once, so that neither side waits for the other.
         """
         flags = self._cl.mem_flags.READ_ONLY | self._cl.mem_flags.COPY_HOST_PTR
         if array.size == 0:

@@ -17,6 +17,11 @@ from hornbeam.backends.interface import (
 from hornbeam.backends.memory_rows import MemoryRows
 from hornbeam.backends.opencl.column_groups import ColumnGroups, group_columns
 from hornbeam.backends.opencl.devices import Device
+from hornbeam.backends.opencl.gradient_columns import (
+    ColumnBuffers,
+    DeviceColumn,
+    GradientPair,
+)
 from hornbeam.backends.opencl.gradients import DeviceGradients
 from hornbeam.backends.opencl.mirror import Mirror
 from hornbeam.backends.opencl.partition import DevicePartition
@@ -48,7 +53,7 @@ class OpenCLRows(MemoryRows):
         As for `MemoryRows`.
     device
         That the rows are on.
-    spans
+    spans, multi_output_columns
         As for `MemoryRows`.
 
     Raises
@@ -69,10 +74,12 @@ class OpenCLRows(MemoryRows):
         team: Team,
         device: Device,
         spans: NDArray[np.int64] | None = None,
+        multi_output_columns: int = 0,
     ) -> None:
-        self._device, self._weights = device, weights
+        self._device = device
         self._queue: DeviceQueue | None = None
-        super().__init__(bins, targets, weights, margins, team, spans)
+        state = targets, weights, margins, team
+        super().__init__(bins, *state, spans, multi_output_columns)
         if self._queue is None:
             self._start()
 
@@ -112,11 +119,11 @@ class OpenCLRows(MemoryRows):
     def _start(self) -> None:
         """Start the queue, and allocate what does not depend on the bins."""
         queue = self._queue = DeviceQueue(self._device)
-        state, n_rows = self._state, self.n_rows
+        state = self._state
         self._margins = Mirror(queue, state.margins)
-        self._gradients = DeviceGradients(queue, state, self._margins)
-        self._packed = queue.empty(8 * n_rows)
-        self._wide: Buffer | None = None
+        computes = self.multi_output_columns == 0
+        self._gradients = DeviceGradients(queue, state, self._margins, computes)
+        self._buffers: list[ColumnBuffers] = []
         self._ones: Buffer | None = None
         self._leaf_of = Mirror(queue, state.leaf_of[None])
 
@@ -170,17 +177,27 @@ class OpenCLRows(MemoryRows):
         self._tree_output = output
         if sample is not None and sample.by_gradient:
             self._gradients.on_host()
-        self._state.set_tree(output, sample, leaf_scales)
+        own_output = self._output(output)
+        self._state.set_tree(own_output, sample, leaf_scales)
         self._begin(features, self._state.draw_sample())
-        self._pair, self._reals = self._gradients.of_tree(output, sample)
-        self._per_unit = 1.0 / leaf_scales[0]
-        self._is_wide = False
-        queue = self.queue
-        magnitudes = np.zeros((1, 2), np.int64)
-        sums = queue.zeros(magnitudes.nbytes)
-        rows = np.uint32(self.n_rows)
-        self._quantise("quantise", 1.0 / scales[0], rows, self._packed, sums)
-        return queue.read(sums, magnitudes)
+        leaf_pairs, pairs = self._gradients.of_tree(own_output, sample)
+        self._leaf_columns = self._columns_of(leaf_pairs, leaf_scales)
+        self._columns = self._leaf_columns
+        if pairs is not leaf_pairs:
+            self._columns = self._columns_of(pairs, leaf_scales[-len(pairs) :])
+        columns = zip(self._columns, scales, strict=True)
+        return np.stack([column.quantise(own) for column, own in columns])
+
+    def _columns_of(
+        self, pairs: list[GradientPair], wide_scales: NDArray[np.float64]
+    ) -> list[DeviceColumn]:
+        queue, rows = self.queue, self.n_rows
+        while len(self._buffers) < len(pairs):
+            self._buffers.append(ColumnBuffers(queue, rows))
+        return [
+            DeviceColumn(queue, rows, pair, wide_scales[k], self._buffers[k])
+            for k, pair in enumerate(pairs)
+        ]
 
     def _begin(
         self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
@@ -190,15 +207,9 @@ class OpenCLRows(MemoryRows):
             self._groups: dict[bool, tuple[ColumnGroups, list[Buffer]]] = {}
         self._partition.begin_tree(taken)
 
-    def _quantise(self, kernel: str, scales: NDArray[np.float64], *out: Any) -> None:
-        tiles = tiles_of(self.n_rows)
-        self.queue.run(kernel, tiles, *self._pair, *scales, *out, reals=self._reals)
-
     def widen(self, columns: Sequence[int] = (0,)) -> None:
-        if self._wide is None:
-            self._wide = self.queue.empty(16 * self.n_rows)
-        self._is_wide = True
-        self._quantise("widen", self._per_unit, np.uint32(self.n_rows), self._wide)
+        for column in columns:
+            self._columns[column].widen()
 
     def sizes(self, nodes: NDArray[np.intp]) -> None:
         return None  # the device knows them first, and the host does not wait for them
@@ -221,11 +232,13 @@ class OpenCLRows(MemoryRows):
         histograms: NDArray[np.int64],
     ) -> None:
         self._partition.move()
-        own = histograms[0]
-        if own.shape[1] > 2:
-            own[slots, 2] = self._build(nodes, self._unit_hessians(), False)[:, 1]
-        pairs = self._wide if self._is_wide else self._packed
-        own[slots, :2] = self._build(nodes, pairs, self._is_wide)
+        for number, column in enumerate(self._columns):
+            own = histograms[number]
+            if own.shape[1] > 2:
+                own[slots, 2] = self._build(nodes, self._unit_hessians(), False)[:, 1]
+            own[slots, :2] = self._build(nodes, column.quantised, column.is_wide)
+        if len(histograms) > len(self._columns):
+            histograms[-1, slots] = self._build(nodes, self._unit_hessians(), False)
         self._partition.learn_extents()
 
     def _build(
@@ -259,7 +272,7 @@ class OpenCLRows(MemoryRows):
             np.uint32(self.n_rows),
             partition.rows,
             partition.extents,
-            queue.list_of(tasks),
+            queue.copy_of(tasks),
             np.uint32(task_rows),
             group_list,
             words,
@@ -282,7 +295,7 @@ class OpenCLRows(MemoryRows):
                 self._device.options.local_bytes // (16 if is_wide else 8),
             )
             lists = groups.groups, groups.words, groups.bin_of_cell
-            self._groups[is_wide] = groups, [self.queue.list_of(own) for own in lists]
+            self._groups[is_wide] = groups, [self.queue.copy_of(own) for own in lists]
         return self._groups[is_wide]
 
     def _unit_hessians(self) -> Buffer:
@@ -298,20 +311,15 @@ class OpenCLRows(MemoryRows):
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
-        sums = np.zeros((1, n_leaves, 2), np.int64)
-        on_device = self.queue.zeros(sums.nbytes)
+        sums = np.zeros((len(self._leaf_columns), n_leaves, 2), np.int64)
         (leaf_of,) = self._leaf_of.to_write()
-        self._partition.mark_leaves(
-            nodes,
-            leaves,
-            n_leaves,
-            self._pair,
-            self._per_unit,
-            self._reals,
-            leaf_of,
-            on_device,
-        )
-        return self.queue.read(on_device, sums)
+        for column, own in zip(self._leaf_columns, sums, strict=True):
+            on_device = self.queue.zeros(own.nbytes)
+            self._partition.mark_leaves(
+                nodes, leaves, n_leaves, column, leaf_of, on_device
+            )
+            self.queue.read(on_device, own)
+        return sums
 
     def leaf_of(self) -> NDArray[np.uint32]:
         leaf_of: NDArray[np.uint32] = self._leaf_of.on_host()[0]
@@ -320,17 +328,18 @@ class OpenCLRows(MemoryRows):
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         (leaf_of,) = self._leaf_of.on_device()
         self._route_left_out()
-        margins = self._margins.on_device()[self._tree_output]
-        self._margins.to_write()
-        self.queue.run(
-            "add_leaf_values",
-            tiles_of(self.n_rows),
-            leaf_of,
-            self.queue.list_of(np.asarray(values, np.float32)),
-            np.uint32(self.n_rows),
-            np.uint32(self._state.rows.single),
-            margins,
-        )
+        self._margins.on_device()
+        outputs = [self._tree_output] if values.ndim == 1 else range(self.n_outputs)
+        for output, own in zip(outputs, np.atleast_2d(values.T), strict=True):
+            self.queue.run(
+                "add_leaf_values",
+                tiles_of(self.n_rows),
+                leaf_of,
+                self.queue.copy_of(own),
+                np.uint32(self.n_rows),
+                np.uint32(self._state.rows.single),
+                self._margins.to_write()[output],
+            )
 
     def _route_left_out(self) -> None:
         """Route the rows that are not in the sample to their leaves."""
