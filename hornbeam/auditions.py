@@ -34,8 +34,9 @@ _SCREENED_DEPTH = 4
 _SCREENED_ROWS = 4000
 #: The rounds of averaged models, by those that are best for one alone on as many rows.
 _MORE_ROUNDS = 1.1
-#: So often at least are rounds measured while their number doubles.
-_MEASURED_PARTS = 16
+#: Rounds are measured after each further eighth of their number, of two at least.
+_MEASURED_PARTS = 8
+_MEASURED_STEP = 2
 #: A round is better than the best one if its score is so by more than this share: a
 #: thousand rounds that gain nothing that matters are not worth their time.
 _LEAST_GAIN = 1e-4
@@ -130,9 +131,11 @@ class Candidate:
             self.rounds += 1
             if self.rounds >= self._next_measure or self.rounds == max_rounds:
                 self._measure()
+                step = max(_MEASURED_STEP, self.rounds // _MEASURED_PARTS)
+                self._next_measure = self.rounds + min(step, max(1, patience // 2))
 
     def _measure(self) -> None:
-        """Measure the held-out rows; the more rounds there are, the more seldom."""
+        """Measure the held-out rows."""
         obj = self._trial.obj
         is_margin = obj is not None and not isinstance(obj, ScalarLoss)
         scores = self._models.measure(None, self._trial.custom_metric, is_margin)
@@ -141,7 +144,6 @@ class Candidate:
         if not self.scores or self.is_better(score, self.best_score, _LEAST_GAIN):
             self.best_score, self.best_round = score, self.rounds - 1
         self.scores[self.rounds] = score
-        self._next_measure = self.rounds + max(1, self.rounds // _MEASURED_PARTS)
 
     def leads(self, other: Candidate, margin: float = 0.0) -> bool:
         """Return whether its best score is better than another's by a share of it."""

@@ -144,6 +144,13 @@ def check_n_bags(n_bags: Any, dtrain: DMatrix) -> None:
     pointers = dtrain.info.group_ptr
     units = dtrain.n_rows if pointers is None else len(pointers) - 1
     is_integer = isinstance(n_bags, int | np.integer) and not isinstance(n_bags, bool)
+    if units < 2:
+        unit = "sample" if pointers is None else "group"
+        raise ParameterError(
+            f"n_bags={n_bags!r} leaves rows out of each bag, and there is {units} "
+            f"{unit}; fit with more, or leave it out",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     if not is_integer or not 2 <= n_bags <= units:
         unit = "rows" if pointers is None else "groups"
         raise ParameterError(

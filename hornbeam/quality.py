@@ -109,7 +109,7 @@ class Quality(NamedTuple):
 
 QUALITIES = {
     "fast": Quality(0.2, (5,), 15, 500, 0, races=False, averages=False),
-    "auto": Quality(0.1, (5,), 30, 1000, 600, races=True, averages=False),
+    "auto": Quality(0.1, (5,), 20, 1000, 600, races=True, averages=False),
     "best": Quality(0.05, (4, 6, 8), 60, 4000, 10**9, races=True, averages=True),
 }
 
@@ -375,6 +375,7 @@ def _leaf_sizes(
     """Return parameters of the least size of leaves: the usual one, then the other.
 
     Where hessians count rows they are limited, as histograms have them in any case.
+    Symmetric trees count no rows.
     """
     if given.keys() & {"min_child_weight", "min_samples_leaf"}:
         return [{}]
@@ -385,6 +386,8 @@ def _leaf_sizes(
     share = {"binary": 0.25, "classes": 0.25}.get(objective.task)
     if objective.name == "reg:squarederror":
         share = 1.0
+    if share is None and given.get("grow_policy") == "symmetric":
+        return [{}]
     if share is None:
         return [{"min_samples_leaf": count} for count in rows]
     weights = dtrain.info.row_weights

@@ -6,6 +6,7 @@ import json
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import xgboost
 from sklearn.base import clone
@@ -70,6 +71,21 @@ def test_out_of_bag_predictions_are_of_models_that_did_not_see_the_row(diabetes)
     after = HornbeamRegressor(n_bags=5, **base).fit(X, changed).oob_prediction_
     assert before[7] == after[7]
     assert (before != after).mean() > 0.5
+
+
+def test_target_means_of_a_bag_do_not_see_the_rows_out_of_it():
+    rng = np.random.default_rng(0)
+    level = rng.integers(400, size=800)
+    X = pd.DataFrame({"level": pd.Categorical(level), "x": rng.normal(size=800)})
+    y = rng.normal(size=800)
+    model = HornbeamRegressor(
+        cat_method="ordered_target", conformal="cv+", n_bags=4, **FEW
+    )
+    model.fit(X[:400], y[:400])
+    # The labels are noise: levels of one or two rows seem to predict them if they leak.
+    assert model.oob_score_ < 0.0
+    low, high = model.predict_interval(X[400:], 0.8).T
+    assert 0.72 < ((low <= y[400:]) & (y[400:] <= high)).mean() < 0.88
 
 
 def test_bags_are_better_than_one_model_and_know_their_error(diabetes):
@@ -187,6 +203,11 @@ def test_callbacks_see_all_bags(diabetes):
 def test_bad_numbers_of_bags_are_errors(diabetes, params, message):
     with pytest.raises(ParameterError, match=message):
         HornbeamRegressor(**FEW | params).fit(*diabetes)
+
+
+def test_one_row_has_no_bags():
+    with pytest.raises(ParameterError, match="there is 1 sample; fit with more"):
+        HornbeamRegressor(n_bags=2, **FEW).fit([[1.0]], [1.0])
 
 
 def test_arguments_that_exclude_bags_are_errors(diabetes):

@@ -135,28 +135,25 @@ def path_features(tree: Tree, leaves: NDArray[np.intp], most: int) -> NDArray[np
 
     Those nearest to the leaf come first, at most `most` of them (0: all); -1 follows.
     """
-    columns: list[NDArray[np.int64]] = []
-    node = tree.parent[leaves]
-    count = np.zeros(leaves.size, np.int64)
-    while (node >= 0).any():
-        feature = np.where(node >= 0, tree.feature[node], -1).astype(np.int64)
-        feature[tree.split_type[node] != 0] = -1
-        for known in columns:
-            feature[known == feature] = -1
-        if most > 0:
-            feature[count >= most] = -1
-        count += feature >= 0
-        columns.append(feature)
-        node = np.where(node >= 0, tree.parent[node], -1)
-    table = np.stack(columns, axis=1) if columns else np.empty((leaves.size, 0), int)
+    # The last place stands for the parent of the root.
+    feature = np.append(np.where(tree.split_type == 0, tree.feature, -1), -1)
+    parent = np.append(tree.parent, -1)
+    path = []
+    node = parent[leaves]
+    while node.max(initial=-1) >= 0:
+        path.append(node)
+        node = parent[node]
+    if not path:
+        return np.full((leaves.size, 1), -1)
+    table = feature[np.stack(path, axis=1)].astype(np.int64)
+    for place in range(1, len(path)):
+        is_known = (table[:, :place] == table[:, place : place + 1]).any(axis=1)
+        table[is_known, place] = -1
     # Known features leave gaps, which are moved behind the others.
     order = np.argsort(table < 0, axis=1, kind="stable")
-    width = max(1, int(count.max(initial=0)))
-    packed = np.full((leaves.size, width), -1)
-    if columns:
-        moved = np.take_along_axis(table, order, axis=1)[:, :width]
-        packed[:, : moved.shape[1]] = moved
-    return packed
+    width = max(1, int((table >= 0).sum(axis=1).max(initial=0)))
+    order = order[:, : min(width, most) if most > 0 else width]
+    return np.take_along_axis(table, order, axis=1)
 
 
 def _limited(

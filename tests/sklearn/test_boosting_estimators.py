@@ -14,10 +14,23 @@ from hornbeam.errors import DataError, HornbeamError
 from hornbeam.params import parameter_table
 
 ESTIMATORS = [HornbeamRegressor, HornbeamClassifier]
+FOLDS = "the rows of a fold are drawn, whatever they weigh"
 
 
 @parametrize_with_checks([kind(n_estimators=9) for kind in ESTIMATORS])
 def test_scikit_learn_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [kind(n_bags=2, n_estimators=4) for kind in ESTIMATORS],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": FOLDS,
+        "check_sample_weight_equivalence_on_sparse_data": FOLDS,
+    },
+)
+def test_scikit_learn_estimator_checks_with_bags(estimator, check):
     check(estimator)
 
 
