@@ -308,7 +308,8 @@ class HornbeamError(ValueError):
     def shorten(self) -> None:
         """Remove the frames that the error came through, before it is raised again.
 
-        Public functions that are too fast for a wrapper call it (`short_traceback`).
+        Functions that a wrapper would slow or hide call it themselves (see
+        `short_traceback`).
         """
         self.__traceback__ = None
 

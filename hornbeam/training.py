@@ -17,7 +17,7 @@ from hornbeam.callbacks import (
     TrainingCallback,
 )
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
+from hornbeam.errors import DataError, ErrorCode, HornbeamError, ParameterError
 from hornbeam.kernels.ahead import compile_first_fit
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
@@ -25,7 +25,6 @@ from hornbeam.params import ParameterSource
 __all__ = ["check_training_data", "run_rounds", "train"]
 
 
-@short_traceback
 def train(
     params: ParameterSource,
     dtrain: DMatrix,
@@ -74,25 +73,31 @@ def train(
         A custom metric: a function of (predictions, data) that returns (name, value).
         It gets margins if the objective is a custom function.
     """
-    check_training_data(dtrain, evals, DMatrix)
-    booster = Booster(params, [dtrain, *(data for data, _ in evals or ())], xgb_model)
-    compile_first_fit(booster.params.verbosity > 0)
-    booster, log = run_rounds(
-        booster,
-        dtrain,
-        num_boost_round,
-        evals=evals,
-        obj=obj,
-        maximize=maximize,
-        early_stopping_rounds=early_stopping_rounds,
-        verbose_eval=verbose_eval,
-        callbacks=callbacks,
-        custom_metric=custom_metric,
-    )
-    if evals_result is not None:
-        evals_result.update(log.history)
-    booster.history = log.history
-    return booster.reset()
+    try:
+        check_training_data(dtrain, evals, DMatrix)
+        booster = Booster(
+            params, [dtrain, *(data for data, _ in evals or ())], xgb_model
+        )
+        compile_first_fit(booster.params.verbosity > 0)
+        booster, log = run_rounds(
+            booster,
+            dtrain,
+            num_boost_round,
+            evals=evals,
+            obj=obj,
+            maximize=maximize,
+            early_stopping_rounds=early_stopping_rounds,
+            verbose_eval=verbose_eval,
+            callbacks=callbacks,
+            custom_metric=custom_metric,
+        )
+        if evals_result is not None:
+            evals_result.update(log.history)
+        booster.history = log.history
+        return booster.reset()
+    except HornbeamError as error:
+        error.shorten()
+        raise
 
 
 def check_training_data(dtrain: Any, evals: Any, kind: type) -> None:

@@ -28,7 +28,7 @@ def test_signatures_are_those_of_xgboost(kind):
     ours = inspect.signature(kind).parameters
     theirs = inspect.signature(getattr(xgboost, kind.__name__)).parameters
     more = {
-        DMatrix: ["sketch", "cache", "memory_limit", "codec"],
+        DMatrix: ["sketch", "cache", "memory_limit", "codec", "dates"],
         QuantileDMatrix: ["sketch", "unseen"],
     }
     assert list(ours) == [*theirs, *more[kind]]
