@@ -1,6 +1,7 @@
 """Configures the import path for `naive`, libraries' threads, hypothesis, processes."""
 
 import gc
+import logging
 import os
 
 # Threads of OpenMP and OpenBLAS would spin while they wait, which takes the processor
@@ -33,3 +34,8 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup():
+    """Enable the logger, which Optuna's databases disable with all others."""
+    logging.getLogger("hornbeam").disabled = False

@@ -129,12 +129,6 @@ def test_other_errors_keep_their_frames():
 VERBOSE = {"quality": "fast", "verbosity": 2}
 
 
-@pytest.fixture(autouse=True)
-def enabled(monkeypatch):
-    """Enable the logger: `logging.config.fileConfig` of other packages disables all."""
-    monkeypatch.setattr(LOGGER, "disabled", False)
-
-
 def test_lines_are_printed_to_stderr(capsys):
     hornbeam.HornbeamRegressor(**VERBOSE).fit(X, X[:, 0])
     lines = capsys.readouterr().err.splitlines()
