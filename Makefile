@@ -22,7 +22,7 @@ WHEEL_PACKAGES := cloudpickle hypothesis lightgbm onnxruntime pypi-simple pytest
 # Left out are tests of single kernels and of compiling, of sources and benchmarks, and
 # those that compare with shap, which requires Numba. Others that compile are marked jit.
 WHEEL_IGNORED := $(addprefix --ignore=tests/,kernels test_warm_up.py benchmarks rivals \
-	test_architecture.py test_docs.py)
+	test_architecture.py test_docs.py test_parameter_page.py)
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
