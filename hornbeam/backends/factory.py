@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends import opencl
 from hornbeam.backends.dense import DenseRows
 from hornbeam.backends.exact import ExactBackend, working_bytes
 from hornbeam.backends.external import ExternalRows
@@ -12,9 +13,6 @@ from hornbeam.backends.hist import HistogramBackend
 from hornbeam.backends.interface import Backend
 from hornbeam.backends.margin_rows import LeafRows, LinearRows
 from hornbeam.backends.memory_plan import plan_memory
-from hornbeam.backends.opencl.devices import find_device
-from hornbeam.backends.opencl.rows import OpenCLRows
-from hornbeam.backends.opencl.split_rows import SplitRows
 from hornbeam.backends.row_state import gradient_type
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.sparse import SparseBackend
@@ -87,22 +85,10 @@ def create_backend(
     """
     if device != "cpu":
         team = take_team(threads)
-        own_bins = _for_device(device, bins)
-        found = [find_device(name) for name in device.split("+")]
-        state = targets, weights, margins, team
-        own_rows: OpenCLRows | SplitRows
-        if len(found) == 1:
-            (own_device,) = found
-            own_rows = OpenCLRows(
-                own_bins, *state, own_device, None, multi_output_columns
-            )
-        elif not isinstance(own_bins, DenseBins):
-            raise _refused(device, "tree_method='approx' bins the rows for each tree")
-        elif multi_output_columns > 0:
-            raise _refused(device, "multi_strategy='multi_output_tree' has several")
-        else:
-            own_rows = SplitRows(own_bins, *state, found)
-        return HistogramBackend(own_rows, team, max_histograms)
+        on_device = opencl.create_device_rows(
+            device, bins, targets, weights, margins, team, multi_output_columns
+        )
+        return HistogramBackend(on_device, team, max_histograms)
     if isinstance(bins, SortedColumns):
         return ExactBackend(bins, targets, weights, margins, take_team(threads))
     if isinstance(bins, SparseBins) or (
@@ -132,37 +118,6 @@ def create_backend(
         multi_output_columns=multi_output_columns,
     )
     return HistogramBackend(rows, team, max_histograms)
-
-
-def _for_device(
-    device: str,
-    bins: DenseBins | SparseBins | ExternalBins | SortedColumns | PerTreeBins,
-) -> DenseBins | PerTreeBins:
-    """Return the bins, or raise a `ParameterError` if they cannot be on a device."""
-    refused = None
-    if isinstance(bins, SortedColumns):
-        refused = "tree_method='exact' and sketch_scope='local' sort values"
-    elif isinstance(bins, ExternalBins):
-        refused = "the matrix is in external memory"
-    elif isinstance(bins, SparseBins) or (
-        isinstance(bins, PerTreeBins) and bins.is_sparse
-    ):
-        refused = "of a matrix so sparse only the stored entries have bins"
-    else:
-        return bins
-    raise _refused(device, refused)
-
-
-def _refused(device: str, reason: str) -> ParameterError:
-    """Return the error of what cannot be on a device."""
-    grows = "it grows trees on"
-    if "+" in device:
-        grows = "several devices grow trees of one output on"
-    return ParameterError(
-        f"device={device!r}: {grows} binned rows in memory, and {reason}; leave device "
-        "out, the model is the same",
-        code=ErrorCode.UNSUPPORTED_COMBINATION,
-    )
 
 
 def create_rows(
