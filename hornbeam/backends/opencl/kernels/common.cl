@@ -43,38 +43,35 @@ typedef struct {
     int right_leaf;
 } Node;
 
-// Adds to a number that other groups add to as well. The sums of two halves are right
-// in the end, since the carry of the lower one is added to the upper one.
+// Adds to a number in global or local memory that others add to as well. The sums of
+// two halves are right in the end, since the carry of the lower one is added to the
+// upper one.
+#ifdef LONG_ATOMICS
+#define ADD_LONG(space, sum, value) atom_add(sum, value)
+#else
+#define ADD_LONG(space, sum, value) \
+    do { \
+        space uint* halves = (space uint*)(sum); \
+        uint low = (uint)(value); \
+        uint high = (uint)((ulong)(value) >> 32); \
+        uint before = atomic_add(halves, low); \
+        high += before + low < before ? 1u : 0u; \
+        if (high != 0) \
+            atomic_add(halves + 1, high); \
+    } while (0)
+#endif
+
 static inline void add_long(__global long* sum, long value)
 {
-#if defined(LONG_ATOMICS)
-    atom_add(sum, value);
-#else
-    __global uint* halves = (__global uint*)sum;
-    uint low = (uint)value;
-    uint high = (uint)((ulong)value >> 32);
-    uint before = atomic_add(halves, low);
-    high += before + low < before ? 1u : 0u;
-    if (high != 0)
-        atomic_add(halves + 1, high);
-#endif
+    ADD_LONG(__global, sum, value);
 }
 
-// The same for a number in local memory.
 static inline void add_local_long(__local long* sum, long value)
 {
 #if GROUP_SIZE == 1
     *sum += value;
-#elif defined(LONG_ATOMICS)
-    atom_add(sum, value);
 #else
-    __local uint* halves = (__local uint*)sum;
-    uint low = (uint)value;
-    uint high = (uint)((ulong)value >> 32);
-    uint before = atomic_add(halves, low);
-    high += before + low < before ? 1u : 0u;
-    if (high != 0)
-        atomic_add(halves + 1, high);
+    ADD_LONG(__local, sum, value);
 #endif
 }
 
