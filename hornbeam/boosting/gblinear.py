@@ -27,7 +27,6 @@ from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.row_blocks import column_entries
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.features.matrix import expanded
 from hornbeam.forest.model import LinearModel
 from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.sampling import draw_bits
@@ -65,7 +64,7 @@ class GBLinear(GradientBooster):
         targets = learner.targets_of(data) if use_objective else None
         model = learner.model
         if model.n_rounds == 0:
-            learner.initialise_model(expanded(data), targets)
+            learner.initialise_model(data, targets)
             model.exact_features = data.dtype == np.float64
             model.linear = initial_weights(predictor.base_margins(), model.num_feature)
             model.base_score = np.full_like(model.base_score, model.base_score[0])

@@ -210,7 +210,7 @@ class Learner:
         `targets`, (targets, rows), estimate the base score unless it is given; None:
         gradients do not come from the objective.
         """
-        self.set_features(data)
+        self.set_features(expanded(data))
         estimate = None
         if targets is not None and self.model.boost_from_average:
             estimate = self.objective.estimate_base_score(targets, data.row_weights)

@@ -24,7 +24,6 @@ from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.tree_methods import PreparedFeatures, prepare
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.features.matrix import expanded
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.grower import Thresholds
@@ -350,7 +349,7 @@ class MarginCache:
         # Features that cannot be binned raise an error before the model changes.
         features = prepare(aligned, learner.params)
         if not learner.model.trees:
-            learner.initialise_model(expanded(data), targets)
+            learner.initialise_model(data, targets)
             learner.model.exact_features = not features.is_float32
         entry = TrainingMargins(
             learner, self._predictor, aligned, features, targets if by_row else None

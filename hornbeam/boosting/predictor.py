@@ -205,8 +205,7 @@ class Predictor:
             schema = learner.schema(validate_features)
             rows = align(table, schema, learner.params.unseen)
             if model.derived is not None:
-                single, hidden = not model.exact_features, list(model.derived.times)
-                rows = DerivedTable(rows, model.derived, single, None, hidden)
+                rows = DerivedTable(rows, model.derived, not model.exact_features)
         begin, end = model.tree_range(iteration_range)
         if base_margin is not None:
             base_margin = as_base_margin(base_margin, rows.n_rows)

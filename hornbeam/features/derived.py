@@ -108,7 +108,7 @@ class DerivedTable(Table):
         (formulas, rows) float32: the values of the training rows, which ordered
         statistics have other formulas for. None: the values of the formulas.
     hidden
-        Columns of the data that are read as missing.
+        Columns of the data that are read as missing, besides those of times.
     """
 
     def __init__(
@@ -131,7 +131,8 @@ class DerivedTable(Table):
         self.is_stream, self.info = table.is_stream, table.info
         self.has_rows, self.first_row = table.has_rows, table.first_row
         self._table, self._features, self._single = table, features, single
-        self._known, self._hidden = known, list(hidden)
+        self._times = features.times
+        self._known, self._hidden = known, [*{*hidden, *self._times}]
 
     def _columns(
         self, start: int, stop: int, scratch: np.ndarray | None = None
@@ -156,7 +157,7 @@ class DerivedTable(Table):
         return column
 
     def _as_operand(self, values: NDArray[Any], feature: int) -> NDArray[np.float64]:
-        if self._single and feature not in self._features.times:
+        if self._single and feature not in self._times:
             with np.errstate(over="ignore"):
                 values = values.astype(np.float32)
         return values.astype(np.float64)

@@ -344,7 +344,7 @@ class _Expanded(DMatrix):
         formulas = tuple(parse(text, schema) for text in recipe.formulas)
         features = DerivedFeatures(formulas, schema.names is not None)
         known = None if data.table.is_stream else features.values(_columns(data))
-        table = DerivedTable(data.table, features, False, known, recipe.replaced)
+        table = DerivedTable(data.table, features, False, known)
         matrix = _Expanded.__new__(_Expanded)
         matrix._fill(table, data.nthread, data.sketch, data.cache_options)
         matrix.info, matrix.derived = data.info, features
@@ -374,9 +374,7 @@ def with_derived(data: DMatrix, features: DerivedFeatures, single: bool) -> DMat
             "bins; make a DMatrix",
             code=ErrorCode.RAW_VALUES_NEEDED,
         )
-    hidden = list(features.times)
-    table = DerivedTable(data.table, features, single, None, hidden)
-    matrix = DMatrix.of_table(table, {})
+    matrix = DMatrix.of_table(DerivedTable(data.table, features, single), {})
     matrix.nthread, matrix.info, matrix.derived = data.nthread, data.info, features
     return matrix
 
