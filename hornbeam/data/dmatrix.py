@@ -293,11 +293,14 @@ class DMatrix(MetaInfoAccessors):
 
     def binned(self, max_bin: int, nthread: int = 0) -> Binned:
         """Return the bins of the features, made on the first call and kept."""
+        if not self.has_bins(max_bin):
+            self._binned[max_bin] = self.row_weights, self._bin(max_bin, nthread)
+        return self._binned[max_bin][1]
+
+    def has_bins(self, max_bin: int) -> bool:
+        """Return whether the bins were made already, with the weights that it has."""
         weights, binned = self._binned.get(max_bin, (None, None))
-        if binned is None or weights is not self.row_weights:
-            binned = self._bin(max_bin, nthread)
-            self._binned[max_bin] = self.row_weights, binned
-        return binned
+        return binned is not None and weights is self.row_weights
 
     def use_bins(self, max_bin: int, binned: Binned) -> None:
         """Use these bins of the features instead of making them."""

@@ -40,6 +40,7 @@ from hornbeam.distributed.group_matrix import (
     OwnRows,
     align_part,
     bin_matrix,
+    bins_of,
     join_fields,
     part_of,
 )
@@ -305,7 +306,7 @@ class GroupMarginCache(MarginCache):
             return rows
         rows = OwnRows(group, part, aligned, aligned.cache_options)
         if is_binned or aligned is data:
-            rows.binned = aligned.binned(p.bins(), p.nthread)  # type: ignore[assignment]
+            rows.binned = bins_of(group, aligned, p.bins(), p.nthread)
         else:
             rows.binned = bin_matrix(group, aligned, p.bins(), p.nthread)
         cuts = rows.own_bins.cuts
