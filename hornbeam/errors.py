@@ -248,6 +248,7 @@ class ErrorCode(StrEnum):
     CLUSTER_FAILURE = auto()
     INVALID_CLIENT = auto()
     SCHEDULER_LOST = auto()
+    TOO_FEW_SLOTS = auto()
     WORKERS_LOST = auto()
     WORKER_VERSION_MISMATCH = auto()
     UNSUPPORTED_COLLECTION = auto()
