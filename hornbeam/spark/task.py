@@ -363,17 +363,24 @@ def _matrices(
     mask = np.zeros(rows.shape[0], bool) if mask is None else mask.astype(bool)
     train, valid = (rows.take(own) for own in (~mask, mask))
     dtrain = _matrix(task, library, train, params)
-    return dtrain, _matrix(task, library, valid, {})
+    return dtrain, _matrix(task, library, valid, params, is_validation=True)
 
 
-def _matrix(task: Task, library: Any, rows: Rows, params: Mapping[str, Any]) -> DMatrix:
-    """Return a matrix whose rows have keys if their draws need any."""
+def _matrix(
+    task: Task,
+    library: Any,
+    rows: Rows,
+    params: Mapping[str, Any],
+    *,
+    is_validation: bool = False,
+) -> DMatrix:
+    """Return a matrix whose rows have keys if their draws or their metrics need any."""
     keys = rows.fields.pop("row_key", None)
     if "qid" in rows.fields:
         rows, keys = _by_group(task, library, rows, keys)
     matrix = _create(task, library, rows)
     sampling = {name: params[name] for name in _SAMPLING if name in params}
-    if Parameters.resolve(sampling).drawn_share() < 1.0:
+    if is_validation or Parameters.resolve(sampling).drawn_share() < 1.0:
         matrix.set_info(row_key=matrix.hash_rows() if keys is None else keys)
     return matrix
 

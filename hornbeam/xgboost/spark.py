@@ -7,7 +7,7 @@ parameters of XGBoost's estimators.
 from __future__ import annotations
 
 import inspect
-from typing import Self
+from typing import Any, Self
 
 from hornbeam.errors import require
 
@@ -42,7 +42,7 @@ __all__ = [
 
 #: Arguments of XGBoost's estimators that are no parameters of its learner.
 _NO_PARAMETERS = {
-    *("self", "kwargs", "n_jobs", "enable_categorical", "importance_type"),
+    *("self", "kwargs", "n_jobs", "enable_categorical"),
     *("n_estimators", "missing", "feature_types", "feature_weights"),
     *("early_stopping_rounds", "callbacks"),
 }
@@ -59,6 +59,11 @@ class _XGBParams(SparkParams):
 
     library = "hornbeam.xgboost"
     always_evaluates = True
+
+    def learner(self) -> dict[str, Any]:
+        found = super().learner()
+        found.pop("importance_type", None)  # of estimators only
+        return found
 
     def set_coll_cfg(self, value: Config) -> Self:
         """Set the settings of connections."""

@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
 import pyarrow as pa
@@ -92,3 +93,23 @@ def _victim(what):
     daemon = os.getppid()
     status = Path(f"/proc/{daemon}/status").read_text()
     return int(status.partition("PPid:")[2].split()[0])
+
+
+class OtherVersion(hornbeam.TrainingCallback):
+    """Makes the worker of the second task one of another version, for some seconds."""
+
+    def __reduce__(self):
+        return _in_another_version, ()
+
+
+def _in_another_version():
+    from pyspark import TaskContext
+
+    from hornbeam.distributed import group
+
+    context = TaskContext.get()
+    if context is not None and context.partitionId() == 1:
+        restore = Timer(5.0, setattr, (group, "__version__", group.__version__))
+        group.__version__ = "9.9"
+        restore.start()
+    return OtherVersion()
