@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from importlib.util import find_spec
+
 import pages
 import pytest
 
@@ -11,6 +14,7 @@ PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.P
 #: Pages that take many seconds: two start clusters.
 LONG = {
     "docs/dask.md",
+    "docs/spark.md",
     "docs/worked-trees.md",
     "docs/tutorials/categories.md",
     "docs/tutorials/cluster.md",
@@ -23,6 +27,12 @@ LONG = {
 }
 
 
+needs_spark = pytest.mark.skipif(
+    shutil.which("java") is None or find_spec("pyspark") is None,
+    reason="Spark needs Java, make java, and pyspark",
+)
+
+
 def parameters():
     """Yield the pages with examples; those that download or take long are slow."""
     assert LONG.issubset(PAGES)
@@ -30,6 +40,8 @@ def parameters():
         if pages.blocks(text):
             slow = page in LONG or pages.downloads(text)
             marks = [pytest.mark.slow] if slow else []
+            if page == "docs/spark.md":
+                marks.append(needs_spark)
             yield pytest.param(page, marks=marks)
 
 
