@@ -33,6 +33,10 @@ needs_spark = pytest.mark.skipif(
 )
 
 
+#: What pyspark says of the pandas that is installed.
+newer_pandas = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")
+
+
 def parameters():
     """Yield the pages with examples; those that download or take long are slow."""
     assert LONG.issubset(PAGES)
@@ -41,7 +45,7 @@ def parameters():
             slow = page in LONG or pages.downloads(text)
             marks = [pytest.mark.slow] if slow else []
             if page == "docs/spark.md":
-                marks.append(needs_spark)
+                marks += [needs_spark, newer_pandas]
             yield pytest.param(page, marks=marks)
 
 
