@@ -32,7 +32,7 @@ LAYERS = [
     ["kernels.signatures"],
     ["kernels.jit", "kernels.layout"],
     ["kernels.compiler", "kernels.native"],
-    ["kernels.sources"],
+    ["kernels.lowering", "kernels.sources"],
     ["params"],
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy", "log"],
