@@ -24,8 +24,7 @@ class KernelLower(Lower):
     """Writes the instructions of a kernel.
 
     Indices count from the start of an array, as do the limits of slices; only a
-    constant index may count from its end. With Numba's check of bounds all accesses are
-    Numba's.
+    constant index may count from its end. Numba's check of bounds finds all others.
     """
 
     def delvar(self, name: str) -> None:
@@ -81,11 +80,7 @@ class KernelLower(Lower):
     def _is_short(self, result_type: Any, array: Any, index: Any) -> bool:
         """Return whether an access is an element, or a contiguous part of an array."""
         array_type = self.typeof(array.name)
-        if (
-            self.context.enable_boundscheck
-            or not isinstance(array_type, types.Array)
-            or array_type.layout != "C"
-        ):
+        if not isinstance(array_type, types.Array) or array_type.layout != "C":
             return False
         *first, last = index_types = self._index_types(index)
         if isinstance(result_type, types.Array):
@@ -166,6 +161,8 @@ class KernelLower(Lower):
             else:
                 word = types.intp if index_types[axis].signed else types.uintp
                 number = self.context.cast(builder, number, index_types[axis], word)
+                if self.context.enable_boundscheck:
+                    cgutils.do_boundscheck(self.context, builder, number, length, axis)
             offset = builder.add(offset, number)
         return builder.gep(self._field(array, "data"), [offset]), lengths
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_calls import needs_compiler
 
 from hornbeam.kernels.jit import kernel
 
@@ -133,3 +139,36 @@ def test_records_are_changed_in_their_array():
     _of_records(records, grid, found)
     assert np.array_equal(found, expected)
     assert np.array_equal(records, same)
+
+
+CHECK = """
+import json
+import numpy as np
+from hornbeam.kernels.jit import kernel
+
+@kernel
+def add(numbers, i):
+    numbers[i] += 1.0
+
+errors = []
+for i in (0, 4, 5, -1):
+    try:
+        add(np.zeros(5), i)
+        errors.append("")
+    except IndexError as error:
+        errors.append(str(error))
+print(json.dumps(errors))
+"""
+
+
+@needs_compiler
+def test_a_check_of_bounds_finds_indices_that_are_negative(tmp_path):
+    script = tmp_path / "check.py"
+    script.write_text(CHECK)
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1"}
+    done = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    message = "index is out of bounds"
+    assert json.loads(done.stdout) == ["", "", message, message]
