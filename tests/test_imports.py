@@ -45,6 +45,7 @@ PUBLIC_BACKENDS = {
     "backends.cluster",
     "backends.cluster_rows",
     "backends.factory",
+    "backends.row_numbers",
     "backends.opencl.devices",
     "backends.rows",
 }

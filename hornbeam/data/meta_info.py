@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.labels import FIELDS, read_field, read_whole
+from hornbeam.data.row_keys import read_row_key
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["GROUPINGS", "MetaInfo"]
@@ -36,6 +37,8 @@ class MetaInfo:
         self.group_ptr: Integers | None = None
         #: Weight of each row, also if weights of groups were set, (rows,); or None.
         self.row_weights: Floats | None = None
+        #: What random draws of each row depend on, (rows,); None: on its place.
+        self.row_key: npt.NDArray[np.uint64] | None = None
         self._values: dict[str, Floats] = {}
 
     def __getitem__(self, field: str) -> Floats | None:
@@ -68,8 +71,9 @@ class MetaInfo:
 
     def fields(self) -> dict[str, npt.NDArray[Any]]:
         """Return all fields that are set, groups as ``group_ptr``."""
-        groups = {} if self.group_ptr is None else {"group_ptr": self.group_ptr}
-        return {**self._values, **groups}
+        integers = {"group_ptr": self.group_ptr, "row_key": self.row_key}
+        given = {name: own for name, own in integers.items() if own is not None}
+        return {**self._values, **given}
 
     def set(self, given: Mapping[str, Any], *, whole: bool = True) -> None:
         """Set the fields that are not None; if one raises an error, none is set.
@@ -102,6 +106,8 @@ class MetaInfo:
                 code=ErrorCode.WEIGHT_NOT_BY_GROUP,
             )
         _check_bounds(values)
+        if "row_key" in given:
+            self.row_key = read_row_key(given["row_key"], self.n_rows)
         if not {"weight", *GROUPINGS}.isdisjoint(given):
             self.row_weights = self._by_row(weights, pointers)
         self._values, self.group_ptr = values, pointers
@@ -152,6 +158,8 @@ class MetaInfo:
             else:
                 assert kept is not None
                 part._values[name] = values[kept]
+        if self.row_key is not None:
+            part.row_key = self.row_key[rows]
         part.row_weights = part._by_row(part["weight"], part.group_ptr)
         return part
 

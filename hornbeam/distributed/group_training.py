@@ -384,6 +384,7 @@ class GroupTraining(TrainingMargins):
             spans=np.array([[0, self._own.part.first_row]]),
             cached_share=p.cached_share(),
             multi_output_columns=columns,
+            row_keys=self.data.info.row_key,
         )
         self._rows = GroupRows(
             self._own.group,
