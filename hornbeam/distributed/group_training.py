@@ -366,7 +366,7 @@ class GroupTraining(TrainingMargins):
         self._has_tree_bins = False
         binned = own.own_bins
         bins = binned.as_bins(learner.params.nthread)
-        features = PreparedFeatures(binned.cuts, bins, binned.is_float32)
+        features = PreparedFeatures(own, bins, binned.is_float32)
         super().__init__(learner, predictor, data, features, targets)
 
     def _create_backend(self, features: PreparedFeatures, margins: Floats) -> Backend:
@@ -410,7 +410,7 @@ class GroupTraining(TrainingMargins):
             return None
         largest = max(weight for weight, _ in found)
         own.bin_all(p.bins(), p.nthread, largest, keep_features=True)
-        self.cuts, self._has_tree_bins = own.own_bins.cuts, True
+        self._has_tree_bins = True
         bins = own.own_bins.as_bins(p.nthread)
         assert isinstance(bins, DenseBins)
         rows.set_own_bins(bins)

@@ -45,7 +45,7 @@ class FieldColumns:
 
     Attributes
     ----------
-    label, weight, base_margin, qid, label_lower_bound, label_upper_bound
+    label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
         As for `DMatrix`; several columns make an array of two dimensions.
     """
 
@@ -55,6 +55,7 @@ class FieldColumns:
     qid: str | None = None
     label_lower_bound: str | None = None
     label_upper_bound: str | None = None
+    row_key: str | None = None
 
     def given(self) -> dict[str, str | list[str]]:
         """Return the names that are given."""
@@ -95,18 +96,17 @@ def pieces_of(pieces: Sequence[Piece], blocks: Sequence[pa.Table]) -> list[pa.Ta
 def matrix_of(table: pa.Table, columns: FieldColumns, name: str) -> DMatrix:
     """Return a matrix of the features, with the fields that `columns` name."""
     values: dict[str, Any] = {}
-    used: set[str] = set()
     for field, column in columns.given().items():
-        names = [column] if isinstance(column, str) else column
-        for one in names:
+        for one in [column] if isinstance(column, str) else column:
             if one not in table.column_names:
                 raise column_not_found(one, table.column_names, name)
-        arrays = [table.column(one).to_numpy() for one in names]
-        is_one = isinstance(column, str)
-        values[field] = arrays[0] if is_one else np.column_stack(arrays)
-        used.update(names)
-    features = [one for one in table.column_names if one not in used]
-    return DMatrix(table.select(features), **values)
+        values[field] = column
+    for field, column in values.items():
+        if not isinstance(column, str):
+            arrays = [table.column(one).to_numpy() for one in column]
+            values[field] = np.column_stack(arrays)
+            table = table.drop_columns(column)
+    return DMatrix(table, **values)
 
 
 def column_not_found(column: str, present: Sequence[str], what: str) -> DataError:

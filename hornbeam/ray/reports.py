@@ -87,10 +87,11 @@ class _Report(TrainingCallback):
 
     def _send(self, model: Booster | None) -> None:
         """Report the latest metrics, and a model as a checkpoint."""
+        if model is not None:
+            self._rounds = model.num_boosted_rounds()
         if model is None or not self._saves():
             self._report(self._latest, None)
             return
-        self._rounds = model.num_boosted_rounds()
         with TemporaryDirectory() as folder:
             model.save_model(Path(folder, self._filename))
             self._report(self._latest, ray.train.Checkpoint(folder))

@@ -80,6 +80,7 @@ def to_dmatrix(
     qid: str | None = None,
     label_lower_bound: str | None = None,
     label_upper_bound: str | None = None,
+    row_key: str | None = None,
 ) -> DMatrix:
     """Return a matrix of a shard: of what `ray.train.get_dataset_shard` returns.
 
@@ -87,11 +88,11 @@ def to_dmatrix(
     ----------
     shard
         A shard, or a Dataset.
-    label, weight, base_margin, qid, label_lower_bound, label_upper_bound
+    label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
         The names of columns; the others are features.
     """
     columns = FieldColumns(
-        label, weight, base_margin, qid, label_lower_bound, label_upper_bound
+        label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
     )
     batches = shard.iter_batches(batch_size=None, batch_format="pyarrow")
     tables = [batch for batch in batches if batch.num_rows]

@@ -60,6 +60,7 @@ def train(
     qid: str | None = None,
     label_lower_bound: str | None = None,
     label_upper_bound: str | None = None,
+    row_key: str | None = None,
     evals: Sequence[tuple[Any, str]] | None = None,
     num_workers: int = 2,
     cpus_per_worker: int = 1,
@@ -87,7 +88,7 @@ def train(
         A Dataset of Ray. Columns that no argument names are the features.
     num_boost_round
         The number of rounds to add.
-    label, weight, base_margin, qid, label_lower_bound, label_upper_bound
+    label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
         The names of columns; see `DMatrix`. Rows of a query group stay on one worker.
     evals
         Pairs of a Dataset with the same columns and its name, evaluated after every
@@ -121,7 +122,7 @@ def train(
         or if workers were lost too often.
     """
     columns = FieldColumns(
-        label, weight, base_margin, qid, label_lower_bound, label_upper_bound
+        label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
     )
     parameters = _checked_parameters(params, cpus_per_worker)
     places = _places(dataset, evals)

@@ -623,9 +623,7 @@ def test_parameters_from_json_may_be_lists(folder, model):
 
 def test_plan_tells_what_a_cluster_needs():
     size = "--rows", "1e9", "--features", 200, "--workers", 20
-    lines = dict(
-        line.split("\t") for line in hornbeam_says("plan", *size).splitlines()
-    )
+    lines = dict(line.split("\t") for line in hornbeam_says("plan", *size).splitlines())
     assert lines["workers"] == "20 of 16 threads"
     assert lines["memory of a worker"].startswith("62.8 GB")
     assert lines["a round"].startswith("2.28 s, most of it loops over rows")
