@@ -23,11 +23,15 @@ LONG = {
 }
 
 
+#: Pages that tests of another folder run.
+ELSEWHERE = {"docs/ray.md"}
+
+
 def parameters():
     """Yield the pages with examples; those that download or take long are slow."""
     assert LONG.issubset(PAGES)
     for page, text in PAGES.items():
-        if pages.blocks(text):
+        if pages.blocks(text) and page not in ELSEWHERE:
             slow = page in LONG or pages.downloads(text)
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(page, marks=marks)

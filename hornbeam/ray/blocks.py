@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import ray
+from numpy.typing import NDArray
 
 from hornbeam.errors import DataError, ErrorCode, require
 from hornbeam.ray.columns import Piece, column_not_found
@@ -73,18 +75,19 @@ class Blocks:
         """Return the end of the query group that the row before `row` is in."""
         if row == 0:
             return 0
-        ends = np.cumsum(self.sizes)
-        number = int(np.searchsorted(ends, row - 1, side="right"))
-        start = int(ends[number]) - self.sizes[number]
+        ends = np.cumsum(self.sizes).tolist()
+        first = bisect_right(ends, row - 1)
         group = None
-        for ref, size in zip(self.refs[number:], self.sizes[number:], strict=True):
-            ids = self._column(ref, qid)[max(0, row - 1 - start) :] if size else []
-            if group is None:
-                group = ids[0]
-            others = np.flatnonzero(ids != group) if size else []
+        for number in range(first, len(self.refs)):
+            start = ends[number] - self.sizes[number]
+            begin = max(row - 1, start)
+            ids = self._column(self.refs[number], qid)[begin - start :]
+            if len(ids) == 0:
+                continue
+            group = ids[0] if group is None else group
+            others: NDArray[np.intp] = np.flatnonzero(ids != group)
             if len(others):
-                return max(row - 1, start) + int(others[0])
-            start += size
+                return begin + int(others[0])
         return self.n_rows
 
     def _column(self, ref: Any, name: str) -> Any:
@@ -132,7 +135,7 @@ def in_order(dataset: Any) -> Iterator[None]:
         options.preserve_order = before
 
 
-@ray.remote(num_cpus=0, name="hornbeam: describe a block")  # type: ignore[untyped-decorator]
+@ray.remote(num_cpus=0, name="hornbeam: describe a block")
 def _describe(block: pa.Table) -> tuple[int, list[str]]:
     return block.num_rows, block.column_names
 

@@ -16,7 +16,7 @@ from hornbeam.ray.columns import FieldColumns, matrix_of, table_of
 __all__ = ["RowRanges", "to_dmatrix"]
 
 
-class RowRanges(ray.train.DataConfig):  # type: ignore[misc]
+class RowRanges(ray.train.DataConfig):
     """Give each worker a range of rows, in their order, and all rows to some worker.
 
     Ray's own `DataConfig` drops the rows by which workers would have more than others,

@@ -25,7 +25,7 @@ _addresses: list[GroupAddress] = []
 
 
 @dataclass
-class HornbeamConfig(BackendConfig):  # type: ignore[misc]
+class HornbeamConfig(BackendConfig):
     """How the workers of a `HornbeamTrainer` communicate.
 
     Attributes
@@ -49,7 +49,7 @@ class HornbeamConfig(BackendConfig):  # type: ignore[misc]
         return {"timeout": self.timeout}
 
 
-class _GroupBackend(Backend):  # type: ignore[misc]
+class _GroupBackend(Backend):
     """Starts a tracker where Ray Train's controller runs, and tells the workers."""
 
     _tracker: Tracker | None = None
@@ -101,7 +101,7 @@ def _in_group() -> Iterator[None]:
         leave(failure)
 
 
-class HornbeamTrainer(DataParallelTrainer):  # type: ignore[misc]
+class HornbeamTrainer(DataParallelTrainer):
     """Run a training loop on workers of Ray Train, which train one model together.
 
     In the loop, `hornbeam.train` (or that of `hornbeam.xgboost`) trains on the rows of

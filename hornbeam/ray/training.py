@@ -158,10 +158,10 @@ class _Places:
     evals: list[tuple[int, str]]
 
 
-def _places(dataset: Any, evals: Sequence[tuple[Any, str]] | None) -> _Places:
+def _places(dataset: Any, evals: Sequence[Any] | None) -> _Places:
     datasets, evaluated = [(dataset, "dataset")], []
     for item in evals or ():
-        if not (isinstance(item, tuple | list) and len(item) == 2):
+        if not (isinstance(item, Sequence) and len(item) == 2):
             raise DataError(
                 f"evals must hold pairs (Dataset, name), not {item!r}",
                 code=ErrorCode.INVALID_EVALS,
@@ -284,6 +284,7 @@ class _Workers:
             found = self._call(
                 range(len(self._parts)), "train", lambda _: (address, start, job)
             )
+            tracker.wait(_LAST_WORDS)  # it has printed all lines then
         finally:
             tracker.close("the training has ended")
         if self.n_lost:
@@ -352,19 +353,17 @@ class _Workers:
         rank, error = min(
             errors.items(), key=lambda item: (is_group_failure(item[1]), item[0])
         )
-        is_one = len(errors) > 1 and len({str(one) for one in errors.values()}) == 1
-        is_ours = isinstance(error, HornbeamError)
-        if is_ours and is_one and "worker" not in error.details:
-            return error
         name = self._names[rank]
-        if not is_ours:
+        if not isinstance(error, HornbeamError):
             return ClusterError(
                 f"{name} raised {type(error).__name__}: {error}", worker=name
             ).with_traceback(error.__traceback__)
-        name = error.details.get("worker", name)
-        return type(error)(
-            f"{name}: {error}", code=error.code, **(error.details | {"worker": name})
-        )
+        known = error.details.get("worker")
+        if known is None and len({str(one) for one in errors.values()}) < len(errors):
+            return error  # several have the same error: it is not of one worker
+        details = error.details | {"worker": known or name}
+        text = f"{details['worker']}: {error}"
+        return type(error)(text, code=error.code, **details)
 
 
 def _any_failure(values: Iterable[Any]) -> bool:

@@ -13,7 +13,6 @@ import ray
 import hornbeam.training
 from hornbeam import __version__
 from hornbeam.boosting.booster import Booster
-from hornbeam.callbacks import EvalsLog
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.distributed.group import is_group_failure, join, leave
 from hornbeam.distributed.run_state import KeepState, RunState
@@ -126,7 +125,7 @@ class HornbeamWorker:
 
     def train(
         self, group: GroupAddress, start: RunState | None, job: Job
-    ) -> tuple[Booster, EvalsLog] | HornbeamError | None:
+    ) -> tuple[Booster, dict[str, Any]] | HornbeamError | None:
         """Train with the other workers; the first one returns the model and history.
 
         If others are lost, the error that says so is returned; `kept` then returns how

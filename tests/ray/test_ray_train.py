@@ -1,15 +1,13 @@
 """Ray Train and Ray Tune: trainers, reports, checkpoints, and stopped trials."""
 
 import os
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
 import ray
 import ray.train
 import ray.tune
+from own_process import run_in_own_process
 from rows import FRAME, alone, matrix
 
 import hornbeam
@@ -82,19 +80,6 @@ def test_a_trainer_with_more_workers_than_cpus(tmp_path):
     with pytest.raises(hornbeam.HornbeamError, match=r"9 CPU.*has 3") as caught:
         fit(tmp_path, 9)
     assert caught.value.code == ErrorCode.TOO_FEW_WORKERS
-
-
-def run_in_own_process(program):
-    """Run a program in a process whose Ray has workers of its own."""
-    path = os.pathsep.join([os.path.dirname(__file__), os.getcwd()])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def xgboost_loop(config):
