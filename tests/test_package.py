@@ -26,6 +26,7 @@ HEAVY = {
     "pandas",
     "polars",
     "pyarrow",
+    "ray",
     "rich",
     "scipy",
     "sklearn",

@@ -81,7 +81,14 @@ class Evaluator:
     def _values_of(
         self, predictions: NDArray[np.float64], info: MetaInfo
     ) -> list[float]:
-        """Return the values of all metrics for the predictions of these rows."""
+        """Return the values of all metrics for the predictions of these rows.
+
+        Rows with keys are summed in the order of these: then the last bits do not
+        depend on the order of the rows. Those of query groups stay together.
+        """
+        if info.row_key is not None and info.group_ptr is None:
+            order, info = info.by_key()
+            predictions = predictions[order]
         with warnings.catch_warnings():
             if self._learner.params.verbosity == 0:
                 warnings.simplefilter("ignore")

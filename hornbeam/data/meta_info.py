@@ -40,6 +40,7 @@ class MetaInfo:
         #: What random draws of each row depend on, (rows,); None: on its place.
         self.row_key: npt.NDArray[np.uint64] | None = None
         self._values: dict[str, Floats] = {}
+        self._by_key: tuple[npt.NDArray[np.intp], MetaInfo] | None = None
 
     def __getitem__(self, field: str) -> Floats | None:
         """Return a field as it was set; None if it was not."""
@@ -111,6 +112,7 @@ class MetaInfo:
         if not {"weight", *GROUPINGS}.isdisjoint(given):
             self.row_weights = self._by_row(weights, pointers)
         self._values, self.group_ptr = values, pointers
+        self._by_key = None
 
     def _pointers(self, given: Mapping[str, Any]) -> Integers | None:
         """Return where groups begin, from group, qid or group_ptr."""
@@ -139,6 +141,17 @@ class MetaInfo:
             return weights
         assert pointers is not None
         return np.repeat(weights, np.diff(pointers))
+
+    def by_key(self) -> tuple[npt.NDArray[np.intp], MetaInfo]:
+        """Return the rows in the order of their keys, and their fields in this order.
+
+        Kept until a field changes.
+        """
+        if self._by_key is None:
+            assert self.row_key is not None
+            order = np.argsort(self.row_key, kind="stable")
+            self._by_key = order, self.take(order)
+        return self._by_key
 
     def take(self, rows: npt.NDArray[np.intp]) -> MetaInfo:
         """Return the fields of some rows; rows of a group must be adjacent.

@@ -176,5 +176,5 @@ def _check_resources(scaling: Any) -> None:
                 f"{scaling.num_workers} workers need {needed:g} {name}, and the Ray "
                 f"cluster has {total.get(name, 0):g}; lower num_workers or "
                 "resources_per_worker of the ScalingConfig, or add machines",
-                code=ErrorCode.TOO_FEW_WORKERS,
+                code=ErrorCode.TOO_FEW_SLOTS,
             )

@@ -381,7 +381,7 @@ def _reserve(count: int, cpus: int) -> PlacementGroup:
     if total < count * cpus:
         raise ClusterError(
             f"{needed}, and the Ray cluster has {total:g}; {way_out}",
-            code=ErrorCode.TOO_FEW_WORKERS,
+            code=ErrorCode.TOO_FEW_SLOTS,
         )
     group = placement_group([{"CPU": cpus}] * count, strategy="SPREAD")
     if not group.wait(_START_TIMEOUT):
@@ -390,6 +390,6 @@ def _reserve(count: int, cpus: int) -> PlacementGroup:
         raise ClusterError(
             f"{needed}, and {free:g} of the {total:g} of the Ray cluster are free "
             f"after {_START_TIMEOUT:g} seconds; wait for other jobs, or {way_out}",
-            code=ErrorCode.TOO_FEW_WORKERS,
+            code=ErrorCode.TOO_FEW_SLOTS,
         )
     return group

@@ -184,3 +184,23 @@ def test_keys_in_one_process_only_are_one_error_in_all():
 
     found = in_group(np.arange(ROWS), 2, train)
     assert all("row_key" in text for text in found)
+
+
+def test_early_stopping_does_not_depend_on_the_order_to_the_last_bit():
+    """The model file has the best score."""
+
+    def train(rows):
+        held = rows % 4 == 0
+        dtrain, dvalid = (
+            hornbeam.DMatrix(X[own], Y[own], row_key=KEYS[own])
+            for own in (rows[~held], rows[held])
+        )
+        options = {"evals": [(dvalid, "held")], "early_stopping_rounds": 2}
+        return hornbeam.train(
+            PARAMS, dtrain, 30, verbose_eval=False, **options
+        ).digest()
+
+    order = np.random.default_rng(1).permutation(ROWS)
+    expected = train(np.arange(ROWS))
+    assert train(order) == expected
+    assert set(in_group(order, 3, train)) == {expected}

@@ -15,6 +15,7 @@ ray = pytest.importorskip("ray")
 FOLDER = os.path.dirname(__file__)
 
 
+@pytest.hookimpl(tryfirst=True)  # before unselected tests are removed
 def pytest_collection_modifyitems(items):
     for item in items:
         if str(item.path).startswith(FOLDER):

@@ -79,7 +79,7 @@ def test_a_trainer_whose_worker_dies(tmp_path):
 def test_a_trainer_with_more_workers_than_cpus(tmp_path):
     with pytest.raises(hornbeam.HornbeamError, match=r"9 CPU.*has 3") as caught:
         fit(tmp_path, 9)
-    assert caught.value.code == ErrorCode.TOO_FEW_WORKERS
+    assert caught.value.code == ErrorCode.TOO_FEW_SLOTS
 
 
 def xgboost_loop(config):

@@ -136,7 +136,7 @@ def test_an_error_names_its_worker():
 @pytest.mark.parametrize(
     ("change", "code", "words"),
     [
-        ({"num_workers": 4}, ErrorCode.TOO_FEW_WORKERS, "need 4.*has 3"),
+        ({"num_workers": 4}, ErrorCode.TOO_FEW_SLOTS, "need 4.*has 3"),
         ({"num_workers": 0}, ErrorCode.PARAMETER_OUT_OF_RANGE, "num_workers=0"),
         ({"label": "z"}, ErrorCode.COLUMN_NOT_FOUND, "no column 'z'"),
         ({"evals": [1]}, ErrorCode.INVALID_EVALS, "pairs"),
