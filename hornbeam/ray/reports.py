@@ -112,6 +112,7 @@ class _Report(TrainingCallback):
                         f"a callback is to report the metric {name!r}, and there are "
                         f"{list(found)}; see evals and eval_metric",
                         code=ErrorCode.UNKNOWN_EVAL_METRIC,
+                        name=name,
                     )
             found = {shown: found[name] for shown, name in names.items()}
         return found if self._postprocess is None else self._postprocess(found)

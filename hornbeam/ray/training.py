@@ -356,7 +356,9 @@ class _Workers:
         name = self._names[rank]
         if not isinstance(error, HornbeamError):
             return ClusterError(
-                f"{name} raised {type(error).__name__}: {error}", worker=name
+                f"{name} raised {type(error).__name__}: {error}",
+                code=ErrorCode.CLUSTER_FAILURE,
+                worker=name,
             ).with_traceback(error.__traceback__)
         known = error.details.get("worker")
         if known is None and len({str(one) for one in errors.values()}) < len(errors):
