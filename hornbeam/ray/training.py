@@ -282,7 +282,10 @@ class _Workers:
         address = GroupAddress(tracker.host, tracker.port, tracker.token, patience)
         try:
             found = self._call(
-                range(len(self._parts)), "train", lambda _: (address, start, job)
+                range(len(self._parts)),
+                "train",
+                lambda _: (address, start, job),
+                lambda: tracker.close("a worker was lost, or has failed"),
             )
             tracker.wait(_LAST_WORDS)  # it has printed all lines then
         finally:
@@ -307,11 +310,12 @@ class _Workers:
         ranks: Iterable[int],
         method: str,
         arguments: Callable[[int], tuple[Any, ...]],
+        on_failure: Callable[[], None] | None = None,
     ) -> dict[int, Any]:
         """Return the results of actors by rank, without those that are lost.
 
-        Raises the error of an actor, with the name of the worker. Actors that are
-        silent long after another one has failed are killed.
+        Raises the error of an actor, with the name of the worker. After the first
+        failure it calls `on_failure`; actors that are silent long after it are killed.
         """
         waiting = {
             getattr(self._actors[rank], method)
@@ -334,6 +338,8 @@ class _Workers:
                     self._lose(rank)
             has_failed = errors or self.n_lost or _any_failure(found.values())
             if has_failed and deadline is None:
+                if on_failure is not None:
+                    on_failure()
                 deadline = time.monotonic() + _LAST_WORDS
             if deadline is not None and time.monotonic() > deadline:
                 for rank in waiting.values():

@@ -14,12 +14,16 @@ import hornbeam.training
 from hornbeam import __version__
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.distributed.group import is_group_failure, join, leave
+from hornbeam.distributed.group import join, leave
 from hornbeam.distributed.run_state import KeepState, RunState
-from hornbeam.errors import HornbeamError
+from hornbeam.errors import ErrorCode, HornbeamError
 from hornbeam.ray.columns import FieldColumns, Piece, matrix_of, pieces_of, table_of
 
 __all__ = ["GroupAddress", "HornbeamWorker", "Job", "Part", "WorkerInfo"]
+
+#: The codes of errors that say that another worker is lost: before all have joined the
+#: group, its tracker is stopped then.
+_OTHERS_FAILED = (ErrorCode.GROUP_FAILED, ErrorCode.TRACKER_NOT_FOUND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ class HornbeamWorker:
             booster = self._train(job)
         except HornbeamError as error:
             failure = error
-            if not is_group_failure(error) or "worker" in error.details:
+            if error.code not in _OTHERS_FAILED or "worker" in error.details:
                 raise
             self._make_matrices()  # the bins may be those of a group that is no more
             return error

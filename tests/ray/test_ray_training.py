@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import ray
+from own_process import run_in_own_process
 from rows import FRAME, PARAMS, ROWS, alone, matrix
 
 import hornbeam
@@ -151,6 +152,30 @@ def test_bad_input_is_one_clear_error(change, code, words):
     with pytest.raises(hornbeam.HornbeamError, match=words) as caught:
         hornbeam.ray.train(**given)
     assert caught.value.code == code
+
+
+def test_a_worker_of_another_version(monkeypatch):
+    monkeypatch.setattr("hornbeam.ray.training.__version__", "9.9")
+    with pytest.raises(
+        hornbeam.errors.ClusterError, match=r"worker \d .* 9.9"
+    ) as caught:
+        hornbeam.ray.train({}, dataset(), 2, label="y")
+    assert caught.value.code == ErrorCode.WORKER_VERSION_MISMATCH
+
+
+def test_without_ray_the_error_names_the_extra():
+    run_in_own_process(
+        """
+        import sys
+        sys.modules["ray"] = None
+        try:
+            import hornbeam.ray
+        except ImportError as error:
+            assert 'pip install "hornbeam[ray]"' in str(error)
+        else:
+            raise AssertionError
+        """
+    )
 
 
 def test_a_dataset_without_rows():
