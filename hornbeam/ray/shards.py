@@ -10,7 +10,7 @@ import ray.train
 from ray.data import Dataset
 
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.ray.blocks import Blocks, in_order
+from hornbeam.ray.blocks import Blocks, check_dataset, in_order
 from hornbeam.ray.columns import FieldColumns, matrix_of, table_of
 
 __all__ = ["RowRanges", "to_dmatrix"]
@@ -36,14 +36,15 @@ class RowRanges(ray.train.DataConfig):
         self._parts: dict[str, list[Any]] = {}
 
     def prepare(self, datasets: Mapping[str, Dataset], n_workers: int) -> None:
-        """Compute and split datasets before the workers take the CPUs."""
+        """Compute and split datasets, before the workers take the CPUs."""
         for name, dataset in datasets.items():
             split = self._datasets_to_split
             if split != "all" and name not in split:
                 continue
-            ordered = dataset.copy(dataset, _deep_copy=True)
-            with in_order(ordered):
-                whole = ordered.materialize()
+            given = dataset() if callable(dataset) else dataset
+            check_dataset(given, name)
+            with in_order(given):
+                whole = given.materialize()
             bounds = Blocks.of(whole, name).bounds(n_workers, self._qid)
             self._parts[name] = whole.split_at_indices(bounds[1:-1])
 
