@@ -58,9 +58,17 @@ def parameters(threads: int) -> dict[str, Any]:
     return Task(n_classes=2, rounds=0, threads=threads).xgboost_parameters()
 
 
+def names_of(columns: int) -> list[str]:
+    """Return the names of features, which a dataset of Ray needs."""
+    return [f"f{n}" for n in range(columns)]
+
+
 def fit_alone(x: Any, y: Any, rounds: int) -> str:
     """Train in this process with the cluster's number of threads; return the digest."""
-    data = hornbeam.QuantileDMatrix(x, y, max_bin=BINS, nthread=WORKERS)
+    names = names_of(x.shape[1])
+    data = hornbeam.QuantileDMatrix(
+        x, y, feature_names=names, max_bin=BINS, nthread=WORKERS
+    )
     model = hornbeam.train(parameters(WORKERS), data, rounds, verbose_eval=False)
     return model.digest()
 
@@ -71,7 +79,7 @@ def train_in_group(arguments: argparse.Namespace) -> None:
     join(host, int(port), token, task=rank)
     try:
         x, y = (np.load(Path(f"{name}{rank}.npy")) for name in "xy")
-        data = hornbeam.DMatrix(x, y)
+        data = hornbeam.DMatrix(x, y, feature_names=names_of(x.shape[1]))
         model = hornbeam.train(
             parameters(1), data, arguments.rounds, verbose_eval=False
         )
@@ -160,7 +168,7 @@ def main() -> None:
         for rank, rows in enumerate(np.array_split(np.arange(len(y)), WORKERS)):
             np.save(folder / f"x{rank}.npy", x[rows])
             np.save(folder / f"y{rank}.npy", y[rows])
-        names = [f"f{n}" for n in range(arguments.columns)]
+        names = names_of(arguments.columns)
         bounds = np.linspace(0, len(y), arguments.partitions + 1).astype(int)
         tables = [
             pa.table([*x[low:high].T, y[low:high]], names=[*names, "y"])
