@@ -26,6 +26,7 @@ HEAVY = {
     "pandas",
     "polars",
     "pyarrow",
+    "pyspark",
     "ray",
     "rich",
     "scipy",

@@ -161,11 +161,6 @@ def select_features(
             col(f"`{name}`").cast(_number(dataset, name, single))
             for name in map(str, given)
         ]
-        if not columns:
-            raise DataError(
-                "features_col is an empty list; name at least one column",
-                code=ErrorCode.COLUMN_NOT_FOUND,
-            )
         features = Features(COLUMNS, names or tuple(map(str, given)))
         if len(features.names or ()) != len(columns):
             raise DataError(
@@ -246,7 +241,7 @@ def _number(dataset: DataFrame, name: str, single: bool) -> str:
             f"the feature column {name!r} holds {kind.simpleString()}; features must "
             "be numbers: encode text with pyspark.ml.feature.StringIndexer and name "
             "its type 'c' in feature_types",
-            code=ErrorCode.NON_NUMERIC_COLUMNS,
+            code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
         )
     narrow = FloatType | ByteType | ShortType | BooleanType
     is_narrow = isinstance(kind, narrow) and not isinstance(kind, DecimalType)

@@ -205,6 +205,11 @@ class SparkParams(
                 self.clear(self.features_cols)
             if name == "features_col" and not isinstance(value, str):
                 values["features_cols"] = list(value)
+                if not values["features_cols"]:
+                    raise ParameterError(
+                        "features_col is an empty list; name at least one column",
+                        code=ErrorCode.COLUMN_NOT_FOUND,
+                    )
             elif name in ALIASES:
                 values[ALIASES[name]] = value
             elif self.hasParam(name):

@@ -18,7 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import rand
 
 from hornbeam import errors
-from hornbeam.errors import ClusterError, ErrorCode, HornbeamError, ParameterError
+from hornbeam.errors import (
+    ClusterError,
+    DataError,
+    ErrorCode,
+    HornbeamError,
+    ParameterError,
+)
 from hornbeam.spark.coordinator import Coordinator
 from hornbeam.spark.task import RESULT_SCHEMA, Task, run_task
 
@@ -121,14 +127,23 @@ def run_stage(
     raised = [json.loads(cell.data) for cell in cells if cell.kind == "error"]
     if raised:
         raise _first_of(raised)
+    if not cells:  # Spark has no partitions for a table that it knows to be empty
+        raise DataError(
+            "the data frame has no rows to learn from; at least one must be there",
+            code=ErrorCode.EMPTY_DATA,
+        )
     for cell in cells:
         results[cell.kind] += bytes(cell.data)
     return results
 
 
 def _collect(dataset: DataFrame, task: Task) -> list[Any]:
+    """Return the results of the tasks.
+
+    Spark tries only barrier stages again whose results go through a shuffle.
+    """
     stage = dataset.mapInArrow(partial(run_task, task), RESULT_SCHEMA, barrier=True)
-    return stage.collect()
+    return stage.repartition(1).collect()
 
 
 @contextmanager

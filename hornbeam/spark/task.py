@@ -7,6 +7,7 @@ results, which the driver raises: they would come again in every attempt.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ import pyarrow as pa
 from pyspark import BarrierTaskContext
 
 from hornbeam.callbacks.checkpoint import TrainingCheckPoint
-from hornbeam.distributed.group import Group, join, leave
+from hornbeam.distributed.group import Group, is_group_failure, join, leave
 from hornbeam.distributed.tracker import Tracker
 from hornbeam.errors import DataError, ErrorCode, HornbeamError
 from hornbeam.params import Parameters
@@ -39,6 +40,8 @@ __all__ = ["RESULT_SCHEMA", "Result", "Task", "run_task"]
 
 #: The columns of a result, for Spark.
 RESULT_SCHEMA = "kind string, data binary"
+#: In errors of a group that has lost a process.
+_LOSSES = "was lost|sent nothing|tracker ended"
 #: The most classes: there are as many trees in a round.
 _MOST_CLASSES = 10_000
 #: The parameters of row samples.
@@ -133,9 +136,20 @@ def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
                     yield from result.batches()
             except Exception as error:
                 leave(error)
+                if _is_loss(error):
+                    raise
                 yield from _error(error, worker).batches()
             finally:
                 leave()
+
+
+def _is_loss(error: Exception) -> bool:
+    """Return whether another process was lost, so that Spark has to try again.
+
+    If some tasks of a barrier stage succeed, Spark only repeats the others, which then
+    wait for ever.
+    """
+    return is_group_failure(error) and re.search(_LOSSES, str(error)) is not None
 
 
 def _attempt(compute: Callable[[], Rows]) -> Callable[[], Rows]:

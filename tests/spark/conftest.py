@@ -15,11 +15,14 @@ has_java = shutil.which("java") or "JAVA_HOME" in os.environ
 def pytest_collection_modifyitems(items):
     # What pyspark says of the pandas that is installed, which it takes tables by.
     newer = pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning")
+    # CrossValidator leaves its threads to the garbage collector.
+    pool = pytest.mark.filterwarnings("ignore:unclosed running multi:ResourceWarning")
     skip = pytest.mark.skip(reason="Spark needs Java: make java")
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.slow)
             item.add_marker(newer)
+            item.add_marker(pool)
             if not has_java:
                 item.add_marker(skip)
 

@@ -62,11 +62,7 @@ def test_predictions_of_classes_are_those_of_the_booster(frame, tmp_path):
     assert loaded.uid == model.uid
     assert loaded.get_booster().digest() == booster.digest()
     assert loaded.getOrDefault(loaded.max_depth) == 3
-    again = (
-        loaded.setProbabilityCol("p")
-        if hasattr(loaded, "setProbabilityCol")
-        else (loaded.copy({loaded.probabilityCol: "p"}))
-    )
+    again = loaded.copy({loaded.probabilityCol: "p"})
     np.testing.assert_array_equal(column(again.transform(frame), "p"), probability)
     with pytest.raises(
         hornbeam.ModelFileError, match="holds a HornbeamClassifierModel"
