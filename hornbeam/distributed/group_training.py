@@ -319,7 +319,8 @@ class GroupMarginCache(MarginCache):
             raise DataError(
                 "the processes have binned their rows by different cuts; make each "
                 f"{type(data).__name__} after the group is joined, in all processes in "
-                "the same order",
+                "the same order, and of hornbeam.QuantileDMatrix, which bins its own "
+                "rows only, a DMatrix instead",
                 code=ErrorCode.MAX_BIN_MISMATCH,
             )
         return rows

@@ -26,12 +26,14 @@ class RowRanges(ray.train.DataConfig):
     ----------
     qid
         The column of query groups, which stay on one worker each.
-    datasets_to_split, execution_options
-        As for `ray.train.DataConfig`.
+    datasets_to_split
+        The names of the datasets that are split; workers get all rows of the others.
     """
 
-    def __init__(self, *, qid: str | None = None, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(
+        self, *, qid: str | None = None, datasets_to_split: str | list[str] = "all"
+    ) -> None:
+        super().__init__(datasets_to_split=datasets_to_split)
         self._qid = qid
         self._parts: dict[str, list[Any]] = {}
 
@@ -56,7 +58,10 @@ class RowRanges(ray.train.DataConfig):
         worker_node_ids: Any,
         **options: Any,
     ) -> list[dict[str, Any]]:
-        """Return the shards of each worker, by the name of the dataset."""
+        """Return the shards of each worker, by the name of the dataset.
+
+        `options` are those that later versions of Ray pass.
+        """
         if any(len(parts) != world_size for parts in self._parts.values()):
             self._parts = {}  # the number of workers has changed
         missing = {n: data for n, data in datasets.items() if n not in self._parts}
