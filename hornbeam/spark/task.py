@@ -32,7 +32,6 @@ from hornbeam.spark.coordinator import Address, DriverLink
 from hornbeam.spark.rows import Rows, read_rows
 
 if TYPE_CHECKING:
-    from hornbeam.boosting.booster import Booster
     from hornbeam.callbacks import EvalsLog
     from hornbeam.data.dmatrix import DMatrix
 
@@ -138,6 +137,7 @@ def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
                 leave(error)
                 if _is_loss(error):
                     raise
+                context.barrier()  # all tasks end with results, or none does
                 yield from _error(error, worker).batches()
             finally:
                 leave()
@@ -147,7 +147,7 @@ def _is_loss(error: Exception) -> bool:
     """Return whether another process was lost, so that Spark has to try again.
 
     If some tasks of a barrier stage succeed, Spark only repeats the others, which then
-    wait for ever.
+    wait for ever: so this one must not succeed either.
     """
     return is_group_failure(error) and re.search(_LOSSES, str(error)) is not None
 
@@ -250,7 +250,8 @@ def _meet(task: Task, context: BarrierTaskContext) -> _Place:
 
 def _train(
     task: Task, place: _Place, read: Callable[[], Rows], n_threads: int
-) -> Iterator[Result]:
+) -> list[Result]:
+    """Return the results of the task: in the first one the model and the metrics."""
     library = import_module(task.library)
     tracker = place.tracker
     group = join(
@@ -279,13 +280,12 @@ def _train(
                 "callbacks": _callbacks(task, group, place, Path(folder)),
             },
         )
+    results = []
     if group.rank == 0:
-        yield Result("history", json.dumps(history).encode())
-        yield Result("model", _saved(booster))
-
-
-def _saved(booster: Booster) -> bytes:
-    return bytes(booster.save_raw("ubj"))
+        results.append(Result("history", json.dumps(history).encode()))
+        results.append(Result("model", bytes(booster.save_raw("ubj"))))
+    group.gather("end", lambda: None)  # an error before this is one of all tasks
+    return results
 
 
 def _shared(

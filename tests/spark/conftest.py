@@ -49,6 +49,7 @@ def start(master, **settings):
             "spark.sql.shuffle.partitions": "2",
             "spark.python.worker.reuse": "true",
             "spark.log.level": "OFF",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "240s",
         }.items():
             builder = builder.config(name, value)
         running[master] = builder.getOrCreate()

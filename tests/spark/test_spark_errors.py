@@ -62,9 +62,9 @@ def test_parameters(spark, given, message):
 def test_settings_and_columns(frame, kind, given, message):
     from pyspark.sql.functions import lit
 
-    estimator = kind(**{"features_col": NAMES, "label_col": "y"} | QUIET | given)
+    options = {"features_col": NAMES, "label_col": "y"} | QUIET | given
     with pytest.raises(hornbeam.HornbeamError, match=message):
-        estimator.fit(frame.withColumn("text", lit("a")))
+        kind(**options).fit(frame.withColumn("text", lit("a")))
 
 
 def test_rows(spark, frame):
