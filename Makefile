@@ -49,10 +49,11 @@ $(BENCH_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
-# The demo needs a part of what the tests need.
+# The demo needs a part of what the tests need, and byte code of a part of that.
 $(DEMO_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	@test -e $(INSTALLED) \
-		|| $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[demo]'
+		|| $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt \
+			--editable '.[jit,demo]'
 	@touch $@
 
 .PHONY: demo
@@ -100,13 +101,14 @@ wheel: $(INSTALLED)  ## build dist/: the wheel with compiled kernels, that witho
 	$(BIN)/abi3audit dist/*manylinux*.whl
 
 .PHONY: release-check
-release-check: wheel  ## build, check the metadata, install in an empty environment, train
+release-check: wheel  ## build, check the metadata, install in an empty environment, run the demo
 	$(BIN)/twine check --strict dist/*
 	rm -rf build/release && $(PYTHON) -m venv build/release
 	build/release/bin/python -m pip install --quiet --constraint constraints.txt \
-		"$$(ls dist/*manylinux*.whl)[cli]"
-	build/release/bin/python examples/first_model.py
+		"$$(ls dist/*manylinux*.whl)[demo]"
 	build/release/bin/hornbeam info
+	cd build/release && bin/python $(CURDIR)/examples/first_model.py
+	cd build/release && bin/python $(CURDIR)/examples/flights.py
 
 .PHONY: test-wheel
 test-wheel: wheel  ## install the wheel without Numba, and run the tests there

@@ -20,6 +20,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.distributed import joined_group
 from hornbeam.errors import DataError, ErrorCode, HornbeamError, ParameterError
 from hornbeam.kernels.ahead import compile_first_fit
+from hornbeam.lazy import extension
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 
@@ -112,9 +113,8 @@ def _create_booster(
     group = joined_group()
     if group is None or group.size == 1:
         return Booster(params, cache, start)
-    from hornbeam.distributed.group_booster import GroupBooster
-
-    return GroupBooster(group, params, start)
+    booster: Booster = extension("GroupBooster")(group, params, start)
+    return booster
 
 
 def check_training_data(dtrain: Any, evals: Any, kind: type) -> None:

@@ -14,7 +14,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 #: Folders whose tests share a cluster or a session.
-SHARING = ("tests/dask/", "tests/spark/")
+SHARING = ("tests/dask/", "tests/ray/", "tests/spark/")
 
 
 class ByFileOrCluster(LoadFileScheduling):

@@ -27,6 +27,9 @@ LONG = {
 }
 
 
+#: Pages that tests of another folder run.
+ELSEWHERE = {"docs/ray.md"}
+
 needs_spark = pytest.mark.skipif(
     shutil.which("java") is None or find_spec("pyspark") is None,
     reason="Spark needs Java, make java, and pyspark",
@@ -41,7 +44,7 @@ def parameters():
     """Yield the pages with examples; those that download or take long are slow."""
     assert LONG.issubset(PAGES)
     for page, text in PAGES.items():
-        if pages.blocks(text):
+        if pages.blocks(text) and page not in ELSEWHERE:
             slow = page in LONG or pages.downloads(text)
             marks = [pytest.mark.slow] if slow else []
             if page == "docs/spark.md":

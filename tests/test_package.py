@@ -27,6 +27,7 @@ HEAVY = {
     "polars",
     "pyarrow",
     "pyspark",
+    "ray",
     "rich",
     "scipy",
     "sklearn",

@@ -95,7 +95,7 @@ def test_no_page_is_wider_than_the_screen(site, browser, width):
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     wide = []
-    folders = ("", "decisions/", "tutorials/")
+    folders = ("", "decisions/", "gallery/", "tutorials/")
     for path in [page for folder in folders for page in site.glob(f"{folder}*.html")]:
         browser.get(path.as_uri())
         if (
@@ -116,6 +116,31 @@ def test_the_search_answers_offline(site, browser):
     assert any(
         "tree" in link.text.lower() or "boost" in link.text.lower() for link in found
     )
+
+
+@pytest.mark.slow
+def test_examples_have_a_button_that_copies_them(site, browser):
+    browser.get((site / "data.html").as_uri())
+    blocks = browser.find_elements(By.CSS_SELECTOR, ".bd-article .highlight")
+    buttons = browser.find_elements(By.CSS_SELECTOR, ".highlight button.copybtn")
+    assert len(buttons) == len(blocks) > 3
+    code = browser.execute_script(
+        "return document.querySelector(arguments[0].dataset.clipboardTarget).innerText",
+        buttons[0],
+    )
+    assert code.strip()
+
+
+@pytest.mark.slow
+def test_plots_have_no_white_paper_on_dark_pages(site, browser):
+    for page in ("explaining.html", "gallery.html", "worked-trees.html"):
+        browser.get((site / page).as_uri())
+        browser.execute_script("document.documentElement.dataset.theme = 'dark'")
+        plots = browser.find_elements(By.CSS_SELECTOR, ".bd-article img")
+        assert plots
+        for plot in plots:
+            assert plot.value_of_css_property("filter").startswith("invert(1)")
+            assert plot.value_of_css_property("mix-blend-mode") == "screen"
 
 
 @pytest.mark.slow

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from enum import EnumType
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import hornbeam
+import hornbeam.explain
 import hornbeam.xgboost
 from hornbeam.errors import HornbeamError
 from hornbeam.log import LOGGER
@@ -89,12 +92,84 @@ def test_errors_are_raised_from_the_public_call(name):
     assert len(frames_of(found.value)) <= 3, frames_of(found.value)
 
 
-def test_errors_of_prediction_come_through_few_frames():
-    for kind in (hornbeam.HornbeamRegressor, hornbeam.HornbeamClassifier):
-        estimator = fitted(kind)
-        with pytest.raises(HornbeamError) as found:
-            estimator.predict(FRAME.assign(a="x"))
-        assert len(frames_of(found.value)) <= 3, frames_of(found.value)
+#: Arguments that no function takes, or few.
+JUNK = (object(), "junk", -3, FRAME.assign(a="x"), X[:, :1], {"junk": 1}, None)
+
+
+def estimators_of(module):
+    """Yield each estimator of a module by name, trained and not."""
+    for name in module.__all__:
+        kind = getattr(module, name)
+        if inspect.isclass(kind) and hasattr(kind, "fit") and "Ranker" not in name:
+            small = {"n_estimators": 2} if "Tree" not in name else {}
+            labels = X[:, 0] > 0 if "Classifier" in name else X[:, 0]
+            yield f"{module.__name__}.{name}()", kind()
+            yield f"{module.__name__}.{name}", kind(**small).fit(FRAME, labels)
+
+
+def public_calls():
+    """Yield all public functions and methods, with their names."""
+    labels = X[:, 0]
+    objects = {
+        "Booster": model(),
+        "Booster()": hornbeam.Booster(),
+        "DMatrix": hornbeam.DMatrix(FRAME, labels),
+        "QuantileDMatrix": hornbeam.QuantileDMatrix(FRAME, labels),
+        "xgboost.Booster": hornbeam.xgboost.Booster(),
+        "xgboost.DMatrix": hornbeam.xgboost.DMatrix(FRAME, labels),
+        **dict(estimators_of(hornbeam)),
+        **dict(estimators_of(hornbeam.xgboost)),
+        "hornbeam": hornbeam,
+        "hornbeam.explain": hornbeam.explain,
+    }
+    for name, owner in objects.items():
+        public = getattr(owner, "__all__", dir(owner))
+        for attribute in public:
+            if attribute.startswith("_"):
+                continue
+            try:
+                function = getattr(owner, attribute)
+            except (AttributeError, ValueError):  # a property without a trained model
+                continue
+            if callable(function) and not isinstance(function, EnumType):
+                yield f"{name}.{attribute}", function
+
+
+def junk_calls(function, trained):
+    """Yield calls of a function with junk for the arguments that it requires."""
+    required = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+    for value in JUNK if required else ():
+        yield {one.name: value for one in required}
+        if len(required) > 1:  # explanations of a model
+            yield {required[0].name: trained, required[1].name: value}
+
+
+@pytest.mark.filterwarnings("ignore")  # of junk
+def test_no_public_call_shows_the_inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # "junk" is a good name of a file
+    refused, trained = set(), model()
+    for name, function in public_calls():
+        for arguments in junk_calls(function, trained):
+            try:
+                function(**arguments)
+            except HornbeamError as error:
+                refused.add(name)
+                assert len(frames_of(error)) <= 3, (name, arguments, frames_of(error))
+            except (
+                AttributeError,
+                LookupError,
+                OSError,
+                RuntimeError,
+                TypeError,
+                ValueError,
+            ):
+                pass  # of Python and scikit-learn
+    assert len(refused) > 200
 
 
 def test_a_thread_pool_prints_one_short_message():

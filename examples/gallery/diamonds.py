@@ -1,4 +1,4 @@
-"""Diamonds: prices, with intervals that keep their promise.
+"""Diamonds: prices, with intervals of guaranteed coverage.
 
 The price of a diamond depends on its weight, cut, colour and clarity. The estimator
 chooses its parameters itself, and conformal prediction gives intervals that contain

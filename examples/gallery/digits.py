@@ -1,9 +1,9 @@
 """Many classes: handwritten digits.
 
 Ten classes, 64 columns with the grey values of small images. The model is judged on a
-quarter of the images. The picture shows what it confuses, and the images of which it is
-sure but wrong. (The larger set of forest covers that this place would suit does not
-come with any package; docs/benchmarks.md uses it from an archive.)
+quarter of the images. The plot shows which digits it confuses, and wrong predictions
+with high probabilities. (No package contains the larger data set covtype;
+docs/benchmarks.md reads it from an archive.)
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A time series with lags: electricity of Victoria a day ahead.
 
-Half-hourly demand of 2014. A model knows nothing of order, so the past is given as
-columns: demand at the same time a day, two days and a week before. The time itself is a
-date. Two months are predicted a day ahead, after training on the ten before them.
+Half-hourly demand of 2014. A model does not use the order of rows, so earlier demand is
+given as columns: demand at the same time a day, two days and a week before. The time
+itself is a date. Two months are predicted a day ahead, after training on the ten before
+them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ranking: which films somebody will like.
 
-MovieLens has 100,000 ratings of 671 people. Each person's later ratings are to be
-ranked; what is known of a film and of the person's taste comes from the earlier ones
-alone. The model is compared with the order of the films' mean ratings.
+MovieLens has 100,000 ratings of 671 people. The model ranks each
+person's later ratings; the features of films and people are computed from the earlier
+ratings only. The model is compared with the order of the films' mean ratings.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Flight delays: which flights of an airport arrive late.
 
-336,776 flights left New York in 2013. The model knows what is known long before:
-airline, airport, destination, distance and the time of departure, which it takes as a
-date. It is judged on days that were left out, one in five.
+336,776 flights left New York in 2013. The features are known long before
+departure: airline, airport, destination, distance and the scheduled time, a column of
+dates. One day in five is held out for the test.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Genes: tissues by what their cells express.
 
 189 samples of seven tissues, with the expression of 500 genes: more columns than rows.
-Predictions are out of bag, so that all samples judge the model and none judges itself.
-A few genes tell the tissues apart.
+Predictions are out of bag: each sample is predicted by trees that were not trained on
+it. A few genes separate the tissues.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Insurance: how often people see a doctor, by what they pay.
 
-In the RAND experiment families were given health insurance by lot, with different
-shares that they paid themselves. The number of visits a year is a count, so the loss is
-Poisson's. The effect of the plan is read from the model: as it was drawn by lot, it is
-a cause.
+In the RAND experiment families were assigned health insurance plans at random, with
+different shares that they paid themselves. The number of visits a year is a count, so
+the objective is Poisson. Plans were randomised, so the effect that the model finds is
+causal.
 """
 
 from __future__ import annotations

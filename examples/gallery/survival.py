@@ -1,8 +1,8 @@
-"""Survival: breast cancer, with times that are not over.
+"""Survival: breast cancer, with censored times.
 
-2,982 patients of Rotterdam were followed after their operation. For 1,710 it is only
-known that they lived at least so long: their times are censored. The model is Cox's;
-who is at risk is compared with who died, on a third of the patients.
+2,982 patients of Rotterdam were followed after their operation. The times of
+1,710 patients are censored: they were alive at the last visit. The objective is Cox's;
+predicted risks are compared with survival on a third of the patients.
 """
 
 from __future__ import annotations

@@ -160,6 +160,7 @@ class Booster:
         """The metrics that `eval` reports."""
         return list(self._learner.metrics)
 
+    @short_traceback
     def set_param(self, params: ParameterSource | str, value: Any = None) -> None:
         """Change parameters: a mapping, pairs, or a name and its value."""
         pairs = {params: value} if isinstance(params, str) else params
@@ -272,6 +273,7 @@ class Booster:
             return None
         return custom
 
+    @short_traceback
     def boost(
         self,
         dtrain: DMatrix,
@@ -306,6 +308,7 @@ class Booster:
             )
         self.update(dtrain, iteration, fobj)
 
+    @short_traceback
     def refit(self, data: DMatrix, decay: float = 0.9) -> Booster:
         """Return a booster of the same trees with leaf values for other data.
 
@@ -354,6 +357,7 @@ class Booster:
 
     # Evaluation
 
+    @short_traceback
     def eval(self, data: DMatrix, name: str = "eval", iteration: int = 0) -> str:
         """Return the line that reports the metrics on `data`."""
         return self.eval_set([(data, name)], iteration)
@@ -393,6 +397,7 @@ class Booster:
         """
         return self._evaluator.measure(evals, feval, output_margin)
 
+    @short_traceback
     def predictions_to_measure(self, data: DMatrix) -> NDArray[np.float64]:
         """Return predictions as metrics take them: (rows,), or (rows, outputs).
 
@@ -408,6 +413,7 @@ class Booster:
         """Raise a `ParameterError` if `out_of_bag_improvement` has no rows or loss."""
         self._evaluator.check_out_of_bag()
 
+    @short_traceback
     def out_of_bag_improvement(self, dtrain: DMatrix) -> float:
         """Return how far the last round lowered the mean loss of out-of-bag rows.
 
@@ -531,6 +537,7 @@ class Booster:
             error.shorten()
             raise
 
+    @short_traceback
     def shap_values(
         self,
         data: DMatrix,
@@ -578,6 +585,7 @@ class Booster:
             strict_shape=strict_shape,
         )
 
+    @short_traceback
     def predict_interval(
         self,
         data: DMatrix,
@@ -632,6 +640,7 @@ class Booster:
 
     # The model
 
+    @short_traceback
     def aligned(self, data: DMatrix, unseen: str | None = None) -> DMatrix:
         """Return a matrix of the same rows with all features of the model.
 
@@ -734,6 +743,7 @@ class Booster:
     # Inspection. `fmap` is always the path of a feature map: each line has the number
     # of a feature, from 0 on, its name without spaces, and its type, such as "q".
 
+    @short_traceback
     def get_dump(
         self, fmap: PathLike = "", with_stats: bool = False, dump_format: str = "text"
     ) -> list[str]:
@@ -755,6 +765,7 @@ class Booster:
             self.model, FeatureMap.of(self.model, fmap), with_stats, dump_format
         )
 
+    @short_traceback
     def dump_model(
         self,
         fout: PathLike | TextIO,
@@ -774,6 +785,7 @@ class Booster:
         else:
             fout.writelines(pieces)
 
+    @short_traceback
     def trees_to_dataframe(self, fmap: PathLike = "") -> Any:
         """Return a pandas frame with a row for each node of each tree.
 
@@ -784,6 +796,7 @@ class Booster:
         self._learner.require_model()
         return trees_to_dataframe(self.model, FeatureMap.of(self.model, fmap))
 
+    @short_traceback
     def get_split_value_histogram(
         self,
         feature: str,
@@ -816,6 +829,7 @@ class Booster:
         )
         return pandas.DataFrame(table, columns=["SplitValue", "Count"])
 
+    @short_traceback
     def get_score(
         self, fmap: PathLike = "", importance_type: str = "weight"
     ) -> dict[str, Any]:
@@ -837,6 +851,7 @@ class Booster:
         """Return the number of splits of each feature that a tree splits on."""
         return self.get_score(fmap, "weight")
 
+    @short_traceback
     def report(
         self,
         data: DMatrix,
@@ -901,6 +916,7 @@ class Booster:
         """
         save(self.model, fname, self._checksum)
 
+    @short_traceback
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
         """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
         return bytearray(encode(self.model, raw_format, self._checksum))
@@ -911,6 +927,7 @@ class Booster:
         model = _read(fname)
         self._replace_model(model, parameters_of(model, self.params), None)
 
+    @short_traceback
     def export(self, fname: PathLike, **options: Any) -> None:
         """Write the model in a format for machines without Hornbeam.
 
@@ -921,6 +938,7 @@ class Booster:
         self._learner.require_model()
         hornbeam.export.save(self, fname, **options)
 
+    @short_traceback
     def resume(self, model_file: Booster | PathLike | bytes | bytearray) -> None:
         """Continue from a checkpoint of the training that this booster was made for.
 
@@ -992,6 +1010,7 @@ class Booster:
             yield self[number]
 
 
+@short_traceback
 def merge(boosters: Sequence[Booster]) -> Booster:
     """Return a booster of the rounds of all boosters, one after the other.
 
@@ -1002,6 +1021,7 @@ def merge(boosters: Sequence[Booster]) -> Booster:
     return _combined(boosters, merge_models)
 
 
+@short_traceback
 def average(boosters: Sequence[Booster]) -> Booster:
     """Return a booster whose margins are the mean of those of all boosters.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +72,9 @@ def run(job: Job) -> None:
         _say(target.reason)
     if not (job.cache or dtrain.table.is_stream):
         for lint in lints_of_columns(dtrain, parameters):
-            _say(f"warning: {lint.text} {lint.mend}")
+            is_column = lint.where in (dtrain.feature_names or ())
+            option = f" (--drop {shlex.quote(lint.where)})" if is_column else ""
+            _say(f"warning: {lint.text} {lint.mend}{option}")
     choice = _choose(job, parameters, dtrain, bool(evals))
     if choice.chosen:
         _say(f"chosen: {described(choice.chosen)}")

@@ -435,10 +435,12 @@ class DMatrix(MetaInfoAccessors):
         """Return what is split among workers: rows."""
         return DataSplitMode.ROW
 
+    @short_traceback
     def get_data(self) -> Any:
         """Return the features as a SciPy CSR matrix without the missing values."""
         return as_csr(self.table)
 
+    @short_traceback
     def get_quantile_cut(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (pointers, values): for each column a lower bound and its cuts.
 
@@ -466,6 +468,7 @@ class DMatrix(MetaInfoAccessors):
         pointers = np.concatenate([[0], np.cumsum(counts - is_categorical)])
         return pointers.astype(np.uint64), values.astype(self.dtype)
 
+    @short_traceback
     def slice(self, rindex: Any, allow_groups: bool = False) -> DMatrix:
         """Return a new matrix of some rows, in the order given.
 
@@ -517,6 +520,7 @@ class DMatrix(MetaInfoAccessors):
             )
         return rows.astype(np.intp)
 
+    @short_traceback
     def save_binary(self, fname: str | os.PathLike[str], silent: bool = True) -> None:
         """Write the matrix, with all fields, to a file that `DMatrix` can read.
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hornbeam.data.labels import FIELDS
 from hornbeam.data.meta_info import GROUPINGS, MetaInfo
 from hornbeam.data.schema import listed
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.errors import DataError, ErrorCode, short_traceback
 
 __all__ = ["MetaInfoAccessors"]
 
@@ -65,6 +65,7 @@ class MetaInfoAccessors:
 
     # As in XGBoost
 
+    @short_traceback
     def set_info(
         self,
         *,
@@ -102,30 +103,37 @@ class MetaInfoAccessors:
         if feature_types is not None:
             self.feature_types = feature_types
 
+    @short_traceback
     def set_label(self, label: Any) -> None:
         """Set the labels, one for each row, or one for each row and target."""
         self.set_float_info("label", label)
 
+    @short_traceback
     def set_weight(self, weight: Any) -> None:
         """Set the weights, one for each row or one for each group; not negative."""
         self.set_float_info("weight", weight)
 
+    @short_traceback
     def set_base_margin(self, margin: Any) -> None:
         """Set the margins, one for each row, or one for each row and output."""
         self.set_float_info("base_margin", margin)
 
+    @short_traceback
     def set_group(self, group: Any) -> None:
         """Set the number of rows in each group, in the order of the rows."""
         self.set_uint_info("group", group)
 
+    @short_traceback
     def set_float_info(self, field: str, data: Any) -> None:
         """Set a numeric field by name."""
         self.info.set({_known(field, FIELDS): _given(field, data)})
 
+    @short_traceback
     def set_float_info_npy2d(self, field: str, data: Any) -> None:
         """Set a numeric field by name, as `set_float_info`."""
         self.set_float_info(field, data)
 
+    @short_traceback
     def set_uint_info(self, field: str, data: Any) -> None:
         """Set the groups: ``group`` (their sizes), ``qid`` or ``group_ptr``."""
         self.info.set({_known(field, GROUPINGS): _given(field, data)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.learner import Learner
@@ -48,3 +49,13 @@ class GroupBooster(Booster):
         self._learner, self._predictor = learner, predictor
         self._trainer = GroupTrainer(learner, predictor, cache, self._group)
         self._evaluator = GroupEvaluator(learner, predictor, cache, self._group)
+
+    def copy(self) -> GroupBooster:
+        return type(self)(self._group, model_file=self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _plain, (Booster(model_file=self),)
+
+
+def _plain(booster: Booster) -> Booster:
+    return booster

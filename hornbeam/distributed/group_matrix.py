@@ -134,6 +134,10 @@ class OwnRows(BinnedRows):
         assert self.binned is not None
         return self.binned
 
+    def thresholds(self, splits: NDArray[Any]) -> Floats:
+        """Return the thresholds of splits, by the present cuts (`Cuts.thresholds`)."""
+        return self.own_bins.cuts.thresholds(splits)
+
     def bin_all(
         self,
         max_bin: int,

@@ -319,7 +319,8 @@ class GroupMarginCache(MarginCache):
             raise DataError(
                 "the processes have binned their rows by different cuts; make each "
                 f"{type(data).__name__} after the group is joined, in all processes in "
-                "the same order",
+                "the same order, and of hornbeam.QuantileDMatrix, which bins its own "
+                "rows only, a DMatrix instead",
                 code=ErrorCode.MAX_BIN_MISMATCH,
             )
         return rows
@@ -366,7 +367,7 @@ class GroupTraining(TrainingMargins):
         self._has_tree_bins = False
         binned = own.own_bins
         bins = binned.as_bins(learner.params.nthread)
-        features = PreparedFeatures(binned.cuts, bins, binned.is_float32)
+        features = PreparedFeatures(own, bins, binned.is_float32)
         super().__init__(learner, predictor, data, features, targets)
 
     def _create_backend(self, features: PreparedFeatures, margins: Floats) -> Backend:
@@ -410,7 +411,7 @@ class GroupTraining(TrainingMargins):
             return None
         largest = max(weight for weight, _ in found)
         own.bin_all(p.bins(), p.nthread, largest, keep_features=True)
-        self.cuts, self._has_tree_bins = own.own_bins.cuts, True
+        self._has_tree_bins = True
         bins = own.own_bins.as_bins(p.nthread)
         assert isinstance(bins, DenseBins)
         rows.set_own_bins(bins)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
@@ -141,6 +141,7 @@ class Calibration:
         )
 
 
+@short_traceback
 def calibration_of(
     model: Boosted,
     data: Any,

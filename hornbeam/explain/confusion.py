@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
@@ -84,6 +84,7 @@ class Confusion:
         return cls(flat.reshape(n_classes, n_classes).astype(np.float64), named)
 
 
+@short_traceback
 def confusion_of(
     model: Boosted,
     data: Any,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.explain.columns import Column, columns_of, feature_number
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
@@ -102,6 +102,7 @@ class Contributions:
         return feature_number(asked, [column.name for column in self.columns])
 
 
+@short_traceback
 def contributions_by_output(
     model: Boosted,
     data: Any,
@@ -120,6 +121,7 @@ def contributions_by_output(
     return _of_subject(subject, outputs)
 
 
+@short_traceback
 def contributions_of(
     model: Boosted,
     data: Any,
@@ -154,6 +156,7 @@ def contributions_of(
     return _of_subject(subject.spread(max_rows), [place])[0]
 
 
+@short_traceback
 def contributions_of_row(
     model: Boosted,
     data: Any,
@@ -184,6 +187,7 @@ def _of_subject(subject: Subject, outputs: Sequence[int]) -> list[Contributions]
     ]
 
 
+@short_traceback
 def interactions_of(
     model: Boosted,
     data: Any,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.callbacks.base import mean_of
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.explain.node_text import Float64s
 from hornbeam.metrics.registry import maximize_of
 
@@ -42,6 +42,7 @@ class LearningCurve:
         return int(np.argmin(np.where(np.isnan(ranked), np.inf, ranked)))
 
 
+@short_traceback
 def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningCurve]:
     """Return the curves of a training or a cross-validation.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.explain.columns import Column
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
@@ -70,6 +70,7 @@ class PartialDependence:
         )
 
 
+@short_traceback
 def partial_dependence(
     model: Boosted,
     data: Any,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hornbeam.errors import require
+from hornbeam.errors import require, short_traceback
 from hornbeam.explain.tree_reader import Boosted, booster_of, number_of
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["to_graphviz"]
 
 
+@short_traceback
 def to_graphviz(
     model: Boosted,
     tree: int = 0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ErrorCode, ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require, short_traceback
 from hornbeam.explain.boxes import (
     BAR,
     LINE,
@@ -45,6 +45,7 @@ _THIN = 0.8
 _WIDEST = 650 * 72.0
 
 
+@short_traceback
 def plot_tree(
     model: Boosted,
     tree: int = 0,

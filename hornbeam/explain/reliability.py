@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
@@ -95,6 +95,7 @@ class Reliability:
         return float(self.shares[-1] - self.shares[0])
 
 
+@short_traceback
 def reliability_of(
     model: Boosted,
     data: Any,

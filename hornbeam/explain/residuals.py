@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.explain.node_text import Float64s
 from hornbeam.explain.subject import Subject
 from hornbeam.explain.tree_reader import Boosted
@@ -87,6 +87,7 @@ class Residuals:
         return means(self.predictions), means(self.values)
 
 
+@short_traceback
 def residuals_of(
     model: Boosted, data: Any, labels: Any = None, *, output: str | int | None = None
 ) -> Residuals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hornbeam.errors import short_traceback
 from hornbeam.explain.node_text import NodeText
 from hornbeam.explain.tree_reader import Boosted, node_text_of
 
@@ -12,6 +13,7 @@ __all__ = ["tree_text", "written"]
 _INDENT = "  "
 
 
+@short_traceback
 def tree_text(
     model: Boosted,
     tree: int = 0,

@@ -17,7 +17,13 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ErrorCode, HornbeamError, ModelFileError
+from hornbeam.errors import (
+    DataError,
+    ErrorCode,
+    HornbeamError,
+    ModelFileError,
+    short_traceback,
+)
 from hornbeam.export import save
 from hornbeam.features.formulas import names_of
 from hornbeam.params import ESTIMATOR
@@ -174,6 +180,7 @@ class ModelEstimator(BaseEstimator):
             return iteration_range
         return self.get_booster().rounds_to_best()
 
+    @short_traceback
     def apply(
         self, X: Any, iteration_range: IterationRange | None = None
     ) -> npt.NDArray[np.float32]:
@@ -201,12 +208,14 @@ class ModelEstimator(BaseEstimator):
 
     # Files
 
+    @short_traceback
     def save_model(self, fname: str | os.PathLike[str]) -> None:
         """Save the model with the estimator's metadata, as ``.json`` or ``.ubj``."""
         copy = self.get_booster().copy()
         copy.set_attr(**{ESTIMATOR: json.dumps(self._metadata())})
         copy.save_model(fname)
 
+    @short_traceback
     def export(self, fname: str | os.PathLike[str], **options: Any) -> None:
         """Export the model to ONNX, C, Python or XGBoost, as `Booster.export` does.
 
@@ -215,6 +224,7 @@ class ModelEstimator(BaseEstimator):
         """
         save(self, fname, **options)
 
+    @short_traceback
     def load_model(self, fname: str | os.PathLike[str] | bytes | bytearray) -> None:
         """Load a model saved by this kind of estimator, of Hornbeam or XGBoost."""
         booster = Booster({"nthread": self.n_jobs}, model_file=fname)

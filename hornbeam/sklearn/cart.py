@@ -20,7 +20,7 @@ from hornbeam.cart.model import as_booster, as_tree, base_score_for
 from hornbeam.cart.targets import Targets
 from hornbeam.cart.tree_builder import CartTree, GrowthParams
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.forest.tree import Tree
 from hornbeam.sklearn.base import ModelClassifier, ModelEstimator, seed_of
 
@@ -279,6 +279,7 @@ class CartRegressor(RegressorMixin, CartEstimator):
             )
         return numbers
 
+    @short_traceback
     def predict(self, X: Any) -> npt.NDArray[np.floating[Any]]:
         """Return the mean target of each row's leaf, averaged over trees.
 
@@ -316,6 +317,7 @@ class CartClassifier(ModelClassifier, CartEstimator):
             )
         return of_class if weights is None else of_class * weights
 
+    @short_traceback
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the most probable class of each row; of equal ones, the first.
 
@@ -327,6 +329,7 @@ class CartClassifier(ModelClassifier, CartEstimator):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
+    @short_traceback
     def predict_proba(self, X: Any) -> Float64s:
         """Return the fraction of each class in each row's leaf, averaged over trees.
 
@@ -337,6 +340,7 @@ class CartClassifier(ModelClassifier, CartEstimator):
         """
         return self._class_probabilities(self._predict(X, "value").astype(np.float64))
 
+    @short_traceback
     def predict_log_proba(self, X: Any) -> Float64s:
         """Return the logarithm of `predict_proba`."""
         with np.errstate(divide="ignore"):

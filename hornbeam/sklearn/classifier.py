@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hornbeam.bagging import Bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.errors import ErrorCode, ParameterError, short_traceback
 from hornbeam.export.links import CALIBRATION
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.registry import find
@@ -198,6 +198,7 @@ class HornbeamClassifier(ModelClassifier, BoostingEstimator):
     def _conformity(self, method: str, outputs: Any, labels: Any) -> Any:
         return class_scores(outputs)[:, np.arange(len(labels)), labels.astype(np.intp)]
 
+    @short_traceback
     def predict_set(
         self, X: Any, coverage: float = 0.9, *, score: str = "lac"
     ) -> npt.NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from hornbeam.bagging import BAGS, Bags, bags_of, check_n_bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.cross_validation import fold_rows
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.errors import ErrorCode, ParameterError, short_traceback
 from hornbeam.export.links import CALIBRATION
 from hornbeam.kernels.team import lease
 from hornbeam.params import Parameters
@@ -229,6 +229,7 @@ class HeldOutEstimator(ModelEstimator):
             for bag in bags_of(self.get_booster())
         ]
 
+    @short_traceback
     def predict_std(self, X: Any) -> npt.NDArray[np.float64]:
         """Return the standard error of each prediction, over draws of training rows.
 

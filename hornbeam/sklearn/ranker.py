@@ -200,6 +200,7 @@ base_margin_eval_set
 
         return score
 
+    @short_traceback
     def score(self, X: Any, y: Any, *, group: Any = None, qid: Any = None) -> float:
         """Return the last metric of training, such as ndcg, on these groups.
 

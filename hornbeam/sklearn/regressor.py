@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.errors import ErrorCode, ParameterError, short_traceback
 from hornbeam.objectives.distributions import Distribution
 from hornbeam.objectives.quantiles import QuantileError
 from hornbeam.sklearn.base import IterationRange
@@ -127,6 +127,7 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
             )
         return values, values
 
+    @short_traceback
     def predict_interval(
         self,
         X: Any,

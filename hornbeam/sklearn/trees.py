@@ -138,6 +138,7 @@ class _Tree(CartEstimator):
         kind = StratifiedKFold if is_classifier(self) else KFold
         return kind(self.cv, shuffle=True, random_state=seed)
 
+    @short_traceback
     def cost_complexity_pruning_path(
         self, X: Any, y: Any, sample_weight: Any = None
     ) -> Bunch:

@@ -38,6 +38,7 @@ from hornbeam.xgboost.categories import Categories
 from hornbeam.xgboost.compat import is_dataframe
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.dmatrix import DMatrix as _XGBoostDMatrix
+from hornbeam.xgboost.dmatrix import without_times
 from hornbeam.xgboost.error_messages import with_xgboost_messages
 from hornbeam.xgboost.learner import XGBoostLearner, XGBoostPredictor
 from hornbeam.xgboost.objective import (
@@ -782,6 +783,7 @@ class Booster(_Booster):
     @feature_types.setter
     @with_xgboost_messages
     def feature_types(self, types: Sequence[str] | None) -> None:
+        types = without_times(types)
         self.model.feature_types = check_types(types, len(types or ())) or []
 
     @property

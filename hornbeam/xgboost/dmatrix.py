@@ -8,7 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from hornbeam.data.quantile_dmatrix import (
 )
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix as _QuantileDMatrix
 from hornbeam.data.row_blocks import has_infinite
+from hornbeam.data.schema import FEATURE_TYPES, listed, time_kind
 from hornbeam.distributed.group import training_group
 from hornbeam.distributed.group_matrix import bin_external_part, bin_matrix
 from hornbeam.errors import DataError, ErrorCode
@@ -44,7 +45,15 @@ if TYPE_CHECKING:
     from hornbeam.data.opening import CacheOptions
     from hornbeam.data.table import Table
 
-__all__ = ["DMatrix", "DataSplitMode", "ExtMemQuantileDMatrix", "QuantileDMatrix"]
+__all__ = [
+    "DMatrix",
+    "DataSplitMode",
+    "ExtMemQuantileDMatrix",
+    "QuantileDMatrix",
+    "without_times",
+]
+
+Types = TypeVar("Types")
 
 
 class DMatrix(_DMatrix):
@@ -92,7 +101,7 @@ class DMatrix(_DMatrix):
             missing=missing,
             silent=silent,
             feature_names=feature_names,
-            feature_types=feature_types,
+            feature_types=without_times(feature_types),
             nthread=nthread,
             group=group,
             qid=qid,
@@ -137,7 +146,9 @@ class DMatrix(_DMatrix):
     @feature_types.setter
     @with_xgboost_messages
     def feature_types(self, types: Sequence[str] | None) -> None:
-        cast(Any, super(DMatrix, type(self))).feature_types.fset(self, types)
+        cast(Any, super(DMatrix, type(self))).feature_types.fset(
+            self, without_times(types)
+        )
 
     @with_xgboost_messages
     def set_float_info(self, field: str, data: Any) -> None:
@@ -303,7 +314,7 @@ class QuantileDMatrix(DMatrix, _QuantileDMatrix):  # type: ignore[misc]
             missing=missing,
             silent=silent,
             feature_names=feature_names,
-            feature_types=feature_types,
+            feature_types=without_times(feature_types),
             nthread=nthread,
             max_bin=max_bin,
             ref=ref,
@@ -389,6 +400,22 @@ def _has_categorical_types(
     if not is_dataframe(data):
         return True
     return isinstance(feature_types, Sequence) and "c" in feature_types
+
+
+def without_times(types: Types) -> Types:
+    """Return feature types, or raise a `DataError` for those of times.
+
+    XGBoost has no types of times.
+    """
+    named = types if isinstance(types, list | tuple) else ()
+    for feature, kind in enumerate(named):
+        if time_kind(named, feature):
+            raise DataError(
+                f"feature_types has {kind!r} for column {feature}; a type is one of "
+                f"{listed(FEATURE_TYPES)}; hornbeam.DMatrix has dates='expand'",
+                code=ErrorCode.INVALID_FEATURE_TYPE,
+            )
+    return types
 
 
 def _check_enabled(data: Any, table: Table, enable_categorical: bool) -> None:

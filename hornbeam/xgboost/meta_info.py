@@ -100,7 +100,9 @@ class MetaInfo(_MetaInfo):
         try:
             super().set(given, whole=whole)
         except DataError as error:
-            weight = given.pop("weight", None)
+            if error.code != ErrorCode.WEIGHT_SIZE_MISMATCH:
+                raise
+            weight = given.pop("weight")
             if not hasattr(weight, "__len__") or len(weight) >= self.n_rows:
                 raise
             # Fewer weights than rows: one for each group, if groups follow.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hornbeam import explain
 from hornbeam.boosting.booster import Booster
-from hornbeam.errors import ErrorCode, ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require, short_traceback
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = ["plot_importance", "plot_tree", "to_graphviz"]
 
 
 @deprecate_positional_args
+@short_traceback
 def plot_importance(
     booster: Any,
     *,
@@ -72,6 +73,7 @@ def plot_importance(
 
 
 @deprecate_positional_args
+@short_traceback
 def to_graphviz(
     booster: Any,
     *,
@@ -117,6 +119,7 @@ def to_graphviz(
 
 
 @deprecate_positional_args
+@short_traceback
 def plot_tree(
     booster: Any,
     *,
@@ -194,7 +197,7 @@ def _tree_of(model: Booster, tree_idx: int, num_trees: int | None) -> int:
         warnings.warn(
             "The `num_trees` parameter is deprecated, use `tree_idx` instead.",
             FutureWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         if tree_idx not in (0, num_trees):
             raise ParameterError(

@@ -11,6 +11,7 @@ from hornbeam.backends.opencl.devices import Device, Options, find_devices
 __all__ = ["NAME", "SHAPES", "device_of"]
 
 pytest.importorskip("pyopencl")
+pytest.importorskip("pocl_binary_distribution")  # for Linux on x86-64 only
 
 #: The device that PoCL makes of the processor.
 NAME = next(

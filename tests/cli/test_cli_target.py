@@ -154,7 +154,14 @@ def test_columns_that_look_like_ids_or_leaks_are_warned_of(customers):
         cwd=customers,
     )
     assert "warning: 'customer' has 400 different whole numbers" in process.stderr
+    assert "(--drop customer)" in process.stderr
     assert process.returncode == 0
+
+
+def test_a_column_of_nearly_this_name_is_named(customers):
+    process = command("train", "all.csv", "--target", "bougth", cwd=customers)
+    assert "did you mean 'bought'?" in process.stderr
+    assert process.returncode == 2
 
 
 def test_parameters_are_searched():

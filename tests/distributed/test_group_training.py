@@ -66,7 +66,7 @@ def test_one_process_saves_checkpoints_and_all_resume(tmp_path):
     def saving(rows, n_rounds):
         data = hornbeam.DMatrix(FRAME.iloc[rows], Y[rows])
         saved = hornbeam.TrainingCheckPoint(tmp_path, interval=1, resume=True)
-        callbacks = [saved, hornbeam.EarlyStopping(rounds=3)]
+        callbacks = [saved, hornbeam.EarlyStopping(rounds=3, save_best=True)]
         options = {"evals": [(data, "train")], "callbacks": callbacks}
         return hornbeam.train(PARAMS, data, n_rounds, verbose_eval=False, **options)
 
@@ -75,7 +75,9 @@ def test_one_process_saves_checkpoints_and_all_resume(tmp_path):
         "model_1.ubj",
         "model_2.ubj",
     }
-    expected = fit(slice(ROWS), callbacks=[hornbeam.EarlyStopping(rounds=3)])
+    expected = fit(
+        slice(ROWS), callbacks=[hornbeam.EarlyStopping(rounds=3, save_best=True)]
+    )
     for booster in run(2, saving, 5):
         assert booster.digest() == expected.digest()
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from functools import cache
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -120,6 +121,29 @@ def test_every_container_has_the_same_times():
         assert hornbeam.train(PARAMS, data, 8).digest() == expected[0]
         np.testing.assert_array_equal(booster().inplace_predict(other), expected[1])
     np.testing.assert_array_equal(booster().inplace_predict(others[-1]), expected[1])
+
+
+def test_every_source_has_the_same_times(tmp_path):
+    X, y = flights()
+    X = X.drop(columns="carrier").assign(
+        departure=X["departure"].dt.tz_convert("UTC").dt.tz_localize(None)
+    )
+    data = hornbeam.DMatrix(X, y, dates="expand")
+    expected = hornbeam.train(PARAMS, data, 8).digest()
+    rows = X.assign(delay=y)
+    rows.to_parquet(tmp_path / "flights.parquet")
+    rows.to_csv(tmp_path / "flights.csv", index=False)
+    with duckdb.connect(str(tmp_path / "flights.duckdb")) as connection:
+        connection.execute("CREATE TABLE flights AS SELECT * FROM rows")
+        connection.execute("SET preserve_insertion_order = true")
+        for source in (
+            tmp_path / "flights.parquet",
+            tmp_path / "flights.csv",
+            connection.sql("FROM flights"),
+            hornbeam.read("SELECT * FROM flights", connection=connection),
+        ):
+            data = hornbeam.DMatrix(source, label="delay", dates="expand")
+            assert hornbeam.train(PARAMS, data, 8).digest() == expected, source
 
 
 TIMES = pd.to_datetime(pd.Series(["2021-03-04 05:06:07", None]))

@@ -14,6 +14,7 @@ from test_same_bits_of_configurations import (
 from hornbeam.errors import ParameterError
 
 pytest.importorskip("pyopencl")
+pytest.importorskip("pocl_binary_distribution")  # for Linux on x86-64 only
 
 #: What a device refuses: these choices, and some of the others.
 REFUSED = {"weights", "updates", "at nodes", "exact", "by updater"}

@@ -751,3 +751,16 @@ def test_indexing_mode_of_libsvm_files(mode, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert_close(*both(run))
+
+
+def test_types_of_times_are_refused():
+    data = ours.DMatrix(X, Y)
+    types = ["time", "duration", "time[UTC]", "float"]
+    for call in (
+        lambda: ours.DMatrix(X, Y, feature_types=types),
+        lambda: ours.QuantileDMatrix(X, Y, feature_types=types),
+        lambda: setattr(data, "feature_types", types),
+        lambda: setattr(ours.Booster(), "feature_types", types),
+    ):
+        with pytest.raises(ValueError, match="All feature_types must be one of"):
+            call()

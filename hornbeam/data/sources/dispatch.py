@@ -24,13 +24,14 @@ from hornbeam.data.sources.iterables import (
 from hornbeam.data.sources.stream import StreamTable
 from hornbeam.data.sources.text_files import CSV, Svmlight
 from hornbeam.data.table import Table
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.errors import DataError, ErrorCode, short_traceback
 
 __all__ = ["as_source", "open_source", "read"]
 
 FORMATS = {kind.name: kind for kind in (Parquet, CSV, Svmlight, ArrowIPC)}
 
 
+@short_traceback
 def read(
     what: Any, *, connection: Any = None, columns: Sequence[str] | None = None
 ) -> Source:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import require
+from hornbeam.errors import require, short_traceback
 from hornbeam.explain.calibration import Calibration, calibration_of
 from hornbeam.explain.style import (
     ACCENT,
@@ -33,6 +33,7 @@ _MOST_INSIDE = 4  # maximum number of lines labelled inside the axes
 _MOST_NAMED = 12
 
 
+@short_traceback
 def plot_calibration(
     model: Boosted | list[Calibration],
     data: Any = None,

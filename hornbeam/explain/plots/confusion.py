@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import require
+from hornbeam.errors import require, short_traceback
 from hornbeam.explain.confusion import Confusion, confusion_of
 from hornbeam.explain.style import (
     INK,
@@ -33,6 +33,7 @@ _LETTER = 0.62  # width of a character relative to its height
 _DARK = 0.55  # share from which text is white
 
 
+@short_traceback
 def plot_confusion(
     model: Boosted | Confusion,
     data: Any = None,

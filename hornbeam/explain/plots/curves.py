@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ErrorCode, ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require, short_traceback
 from hornbeam.explain.curves import LearningCurve, learning_curves_of
 from hornbeam.explain.style import (
     EDGE,
@@ -28,6 +28,7 @@ _PANEL = 3.2  # height in inches
 _BAND = 0.18  # opacity
 
 
+@short_traceback
 def plot_learning_curves(
     source: Any,
     ax: Axes | Sequence[Axes] | None = None,

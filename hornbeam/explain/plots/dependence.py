@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ErrorCode, ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require, short_traceback
 from hornbeam.explain.dependence import PartialDependence, partial_dependence
 from hornbeam.explain.plots.categories import place_along
 from hornbeam.explain.style import (
@@ -36,6 +36,7 @@ _KINDS = ("both", "average", "individual")
 _RUG = 0.03  # height relative to the axes
 
 
+@short_traceback
 def plot_partial_dependence(
     model: Boosted | PartialDependence,
     data: Any = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ErrorCode, ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require, short_traceback
 from hornbeam.explain.style import (
     ACCENT,
     SMALL_FONT,
@@ -32,6 +32,7 @@ _GAP = 3.0  # distance between a bar and its value, in points
 _ROOM, _LETTER = 0.06, 0.016
 
 
+@short_traceback
 def plot_importance(
     model: Boosted | Mapping[str, float],
     ax: Axes | None = None,

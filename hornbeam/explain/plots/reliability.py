@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import require
+from hornbeam.errors import require, short_traceback
 from hornbeam.explain.reliability import Reliability, reliability_of
 from hornbeam.explain.style import ACCENT, EDGE, axes_for, legend, rule, set_titles
 from hornbeam.explain.tree_reader import Boosted
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_quantile_reliability"]
 
 
+@short_traceback
 def plot_quantile_reliability(
     model: Boosted | Reliability,
     data: Any = None,

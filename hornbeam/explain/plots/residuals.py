@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hornbeam.errors import require
+from hornbeam.errors import require, short_traceback
 from hornbeam.explain.residuals import Residuals, residuals_of
 from hornbeam.explain.style import (
     ACCENT,
@@ -31,6 +31,7 @@ _BINS = 60
 _SIDE = "18%"  # relative to the axes
 
 
+@short_traceback
 def plot_residuals(
     model: Boosted | Residuals,
     data: Any = None,

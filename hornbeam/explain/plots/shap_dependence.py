@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import require
+from hornbeam.errors import require, short_traceback
 from hornbeam.explain.contributions import (
     Contributions,
     contributions_of,
@@ -46,6 +46,7 @@ _CROWD = 0.35  # jitter of points, relative to the distance between categories
 _APART = 0.07  # position of missing values, relative to the width of the others
 
 
+@short_traceback
 def plot_shap_dependence(
     model: Boosted | Contributions,
     data: Any = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ErrorCode, ParameterError, require
+from hornbeam.errors import ErrorCode, ParameterError, require, short_traceback
 from hornbeam.explain.contributions import (
     Contributions,
     contributions_by_output,
@@ -46,6 +46,7 @@ _ENTRY = 0.16  # height of an output's label in inches
 _GAP = 3.0  # distance between a bar and its value, in points
 
 
+@short_traceback
 def plot_shap_summary(
     model: Boosted | Contributions | list[Contributions],
     data: Any = None,

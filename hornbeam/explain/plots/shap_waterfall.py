@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import DataError, ErrorCode, ParameterError, require
+from hornbeam.errors import (
+    DataError,
+    ErrorCode,
+    ParameterError,
+    require,
+    short_traceback,
+)
 from hornbeam.explain.columns import Column
 from hornbeam.explain.contributions import Contributions, contributions_of_row
 from hornbeam.explain.style import (
@@ -33,6 +39,7 @@ _GAP = 3.0  # distance between a bar and its value, in points
 _LETTER = 0.62  # width of a character relative to its height
 
 
+@short_traceback
 def plot_shap_waterfall(
     model: Boosted | Contributions,
     data: Any = None,

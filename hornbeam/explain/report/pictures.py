@@ -221,15 +221,18 @@ def _dependence(
         for entry in findings.importances.features
         if entry.shap > 0 and np.isfinite(rows.column(entry.feature)).any()
     ]
+    # Ordered classes share their margins; the first of these is the location.
+    shared = bool(findings.booster.objective.margin_names)
+    margins = [0 if shared else output for output in chosen]
     partners = {
-        output: _partners(
-            findings, explained, parts, output, [entry.feature for entry in used[:most]]
+        margin: _partners(
+            findings, explained, parts, margin, [entry.feature for entry in used[:most]]
         )
-        for output in chosen
+        for margin in set(margins)
     }
     found = []
     for place, entry in enumerate(used[:most]):
-        for output in chosen:
+        for output, margin in zip(chosen, margins, strict=True):
             lines = partial_dependence(
                 findings.booster,
                 rows.matrix,
@@ -256,8 +259,9 @@ def _dependence(
                     3.2,
                 )
             )
-            part = parts[output or 0]
-            found.append(_shap(part, entry.feature, partners[output][place]))
+            if not shared or output == chosen[0]:
+                part, partner = parts[margin or 0], partners[margin][place]
+                found.append(_shap(part, entry.feature, partner))
     return found
 
 

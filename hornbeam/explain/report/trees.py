@@ -115,6 +115,8 @@ def _short(value: float) -> float | None:
 def _outputs(booster: Booster, task: Task) -> list[str]:
     if task.kind == "binary":
         return []
+    if booster.objective.margin_names:
+        return list(booster.objective.margin_names)
     return task.outputs if booster.model.n_outputs > 1 else []
 
 

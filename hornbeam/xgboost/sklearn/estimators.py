@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.errors import DataError, ErrorCode, short_traceback
 from hornbeam.xgboost._typing import IterationRange
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.sklearn.model import XGBModel
@@ -83,6 +83,7 @@ class XGBClassifier(ClassifierMixin, XGBModel):
             self.objective = params["objective"]
 
     @deprecate_positional_args
+    @short_traceback
     def predict(
         self,
         X: Any,
@@ -113,6 +114,7 @@ class XGBClassifier(ClassifierMixin, XGBModel):
             return found.astype(np.int32)
         return (found > 0.5).astype(np.int64)
 
+    @short_traceback
     def predict_proba(
         self,
         X: Any,

@@ -70,8 +70,8 @@ class XGBModel(XGBParameters):
 
     # Training
 
-    @short_traceback
     @deprecate_positional_args
+    @short_traceback
     def fit(
         self,
         X: Any,
@@ -249,6 +249,7 @@ class XGBModel(XGBParameters):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_Booster")
 
+    @short_traceback
     def set_params(self, **params: Any) -> Self:
         super().set_params(**params)
         if params and self.__sklearn_is_fitted__():
@@ -262,6 +263,7 @@ class XGBModel(XGBParameters):
     # Prediction
 
     @deprecate_positional_args
+    @short_traceback
     def predict(
         self,
         X: Any,
@@ -305,6 +307,7 @@ class XGBModel(XGBParameters):
             validate_features=validate_features,
         )
 
+    @short_traceback
     def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
         """Return the leaf of each row in each tree.
 
@@ -425,6 +428,7 @@ class XGBModel(XGBParameters):
 
     # Files
 
+    @short_traceback
     def save_model(self, fname: str | os.PathLike[str]) -> None:
         """Save the model with the estimator's type, as ``.json`` or ``.ubj``."""
         booster = self.get_booster()
@@ -435,6 +439,7 @@ class XGBModel(XGBParameters):
         finally:
             booster.set_attr(**{ESTIMATOR: None})
 
+    @short_traceback
     def load_model(self, fname: str | os.PathLike[str] | bytearray) -> None:
         """Load a model saved by this kind of estimator, of Hornbeam or XGBoost.
 

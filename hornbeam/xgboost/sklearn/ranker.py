@@ -49,8 +49,8 @@ class XGBRanker(XGBRankerMixIn, XGBModel):
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
 
-    @short_traceback
     @deprecate_positional_args
+    @short_traceback
     def fit(
         self,
         X: Any,
@@ -118,6 +118,7 @@ base_margin_eval_set, feature_weights
         return ltr_metric_decorator(function, self.n_jobs)
 
     @deprecate_positional_args
+    @short_traceback
     def predict(
         self,
         X: Any,
@@ -139,9 +140,11 @@ base_margin_eval_set, feature_weights
             iteration_range=iteration_range,
         )
 
+    @short_traceback
     def apply(self, X: Any, iteration_range: IterationRange | None = None) -> Any:
         return super().apply(_split_qid(X)[0], iteration_range)
 
+    @short_traceback
     def score(self, X: Any, y: Any) -> float:
         """Return the last metric of training, such as ndcg, on these groups.
 

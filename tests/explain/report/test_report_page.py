@@ -436,3 +436,17 @@ for package in ("jinja2", "matplotlib"):
     assert "'jinja2', which is not installed" in first
     assert "'matplotlib', which is not installed" in second
     assert "hornbeam[report]" in first and "hornbeam[report]" in second
+
+
+def test_margins_of_ordered_classes_have_their_own_names(tmp_path):
+    thirds = np.digitize(AGE["age"], AGE["age"].quantile([0.33, 0.67]))
+    data = hornbeam.DMatrix(AGE, thirds)
+    params = {"objective": "ordinal:logistic", "num_class": 3}
+    model = hornbeam.train(params, data, 3, verbose_eval=False)
+    page = tmp_path / "page.html"
+    model.report(data, path=page, class_names=["young", "adult", "old"])
+    text = page.read_text()
+    of_margins = re.findall("What age contributes to the margins[^.]*", text)
+    assert len(of_margins) == 1
+    assert "of location" in text
+    assert '"outputs":["location","middle of the thresholds"' in text
