@@ -215,7 +215,7 @@ def _failed(error: Exception, coordinator: Coordinator | None) -> ClusterError:
         return ClusterError(
             f"the Python of Spark's workers has no package "
             f'{missing[1] or missing[2]!r}; install "hornbeam[spark]" there, or name '
-            "a Python that has it: spark.pyspark.python, or PYSPARK_PYTHON",
+            "a Python that has it by the environment variable PYSPARK_PYTHON",
             code=ErrorCode.MISSING_EXTRA,
         )
     reason = coordinator.failure if coordinator is not None else None
