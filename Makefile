@@ -67,6 +67,13 @@ browser:  ## install Chromium and its driver, for the test of the report (Debian
 		&& apt-get install --quiet --yes --no-install-recommends chromium chromium-driver; \
 	} || { echo "The test of the report needs Chromium and its driver; on Debian, as root: apt-get install chromium chromium-driver" >&2; exit 1; }
 
+.PHONY: java
+java:  ## install Java, for the tests on Spark (Debian, as root)
+	@command -v java >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update --quiet \
+		&& apt-get install --quiet --yes --no-install-recommends openjdk-17-jre-headless; \
+	} || { echo "The tests on Spark need Java; on Debian, as root: apt-get install openjdk-17-jre-headless" >&2; exit 1; }
+
 .PHONY: test
 test: $(INSTALLED)  ## run the tests in WORKERS processes (minutes)
 	-@$(MAKE) --no-print-directory browser
@@ -76,6 +83,7 @@ test: $(INSTALLED)  ## run the tests in WORKERS processes (minutes)
 
 .PHONY: test-slow
 test-slow: $(INSTALLED)  ## run the slow tests, and properties with many examples
+	-@$(MAKE) --no-print-directory java
 	$(PYTEST) --quiet $(ON_ALL_CORES) $(MANY) -m "(slow or hypothesis) and not alone"
 	$(PYTEST) --quiet $(MANY) -m "slow and alone" tests/dask $(ALONE)
 

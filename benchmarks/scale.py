@@ -3,8 +3,8 @@
     python -m benchmarks.scale --picture docs/scale.png
 
 The costs of a histogram addition, a row, a bin and a message are measured on this
-machine (or read from an earlier result: --rates). `benchmarks.scale_model` computes the
-time of a round with many workers from them, for four methods to reduce histograms.
+machine (or read from an earlier result: --rates). `hornbeam.distributed.scale` computes
+the time of a round with many workers from them, for each method to reduce histograms.
 Prints a table and writes JSON and, with --picture, a plot. --check also measures rounds
 on one and two workers of this machine and compares them with the model.
 """
@@ -26,8 +26,15 @@ from rich.table import Table
 from benchmarks.cluster import seconds_per_round
 from benchmarks.libraries import PACKAGES
 from benchmarks.machine import add_output_option, describe, write
-from benchmarks.scale_model import EXCHANGES, Cluster, Job, Rates, estimate, is_paged
 from benchmarks.scale_rates import measure
+from hornbeam.distributed.scale import (
+    EXCHANGES,
+    Cluster,
+    Job,
+    Rates,
+    estimate,
+    is_paged,
+)
 
 _COLORS = {"star": "C3", "tree": "C0", "slices": "C1", "halving": "C2"}
 _LABELS = {

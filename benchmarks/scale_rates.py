@@ -17,7 +17,6 @@ import numpy as np
 from benchmarks.cluster import local_cluster
 from benchmarks.data import made
 from benchmarks.libraries import BINS
-from benchmarks.scale_model import Rates
 from benchmarks.stage import seconds_of
 from hornbeam.backends.cluster import RowActor, Share
 from hornbeam.backends.factory import create_backend
@@ -26,6 +25,7 @@ from hornbeam.binning.bin_table import bin_table
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rpc import ReducingActor
 from hornbeam.data.containers.dispatch import as_table
+from hornbeam.distributed.scale import Rates
 from hornbeam.objectives.registry import create
 from hornbeam.params import Parameters
 

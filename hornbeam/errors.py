@@ -249,6 +249,7 @@ class ErrorCode(StrEnum):
     INVALID_CLIENT = auto()
     SCHEDULER_LOST = auto()
     WORKERS_LOST = auto()
+    TOO_FEW_SLOTS = auto()
     WORKER_VERSION_MISMATCH = auto()
     UNSUPPORTED_COLLECTION = auto()
     PARTITION_LOST = auto()

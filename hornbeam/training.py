@@ -17,8 +17,10 @@ from hornbeam.callbacks import (
     TrainingCallback,
 )
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.distributed import joined_group
 from hornbeam.errors import DataError, ErrorCode, HornbeamError, ParameterError
 from hornbeam.kernels.ahead import compile_first_fit
+from hornbeam.lazy import extension
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 
@@ -41,6 +43,9 @@ def train(
     custom_metric: MetricFunction | None = None,
 ) -> Booster:
     """Return a booster trained for `num_boost_round` rounds.
+
+    In a process that has joined a group (`hornbeam.distributed.group`), the data are
+    its part of the rows, and the model is that of the rows of all processes.
 
     Parameters
     ----------
@@ -75,9 +80,8 @@ def train(
     """
     try:
         check_training_data(dtrain, evals, DMatrix)
-        booster = Booster(
-            params, [dtrain, *(data for data, _ in evals or ())], xgb_model
-        )
+        cache = [dtrain, *(data for data, _ in evals or ())]
+        booster = _create_booster(params, cache, xgb_model)
         compile_first_fit(booster.params.verbosity > 0)
         booster, log = run_rounds(
             booster,
@@ -93,11 +97,24 @@ def train(
         )
         if evals_result is not None:
             evals_result.update(log.history)
+        if type(booster) is not Booster:  # the model of a group's processes
+            booster = Booster(model_file=booster)
         booster.history = log.history
         return booster.reset()
     except HornbeamError as error:
         error.shorten()
         raise
+
+
+def _create_booster(
+    params: ParameterSource, cache: list[DMatrix], start: Any
+) -> Booster:
+    """Return a booster; in a group of processes, one that trains on the rows of all."""
+    group = joined_group()
+    if group is None or group.size == 1:
+        return Booster(params, cache, start)
+    booster: Booster = extension("GroupBooster")(group, params, start)
+    return booster
 
 
 def check_training_data(dtrain: Any, evals: Any, kind: type) -> None:

@@ -13,13 +13,16 @@ import profiles  # noqa: F401
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+#: Folders whose tests share a cluster or a session.
+SHARING = ("tests/dask/", "tests/ray/", "tests/spark/")
+
 
 class ByFileOrCluster(LoadFileScheduling):
-    """Runs the tests of a file in one process, and all on the shared cluster in one."""
+    """Runs the tests of a file in one process, and all on a shared cluster in one."""
 
     def _split_scope(self, nodeid):
         file = super()._split_scope(nodeid)
-        return "tests/dask" if file.startswith("tests/dask/") else file
+        return next((own for own in SHARING if file.startswith(own)), file)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from importlib.util import find_spec
+
 import pages
 import pytest
 
@@ -11,6 +14,7 @@ PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.P
 #: Pages that take many seconds: two start clusters.
 LONG = {
     "docs/dask.md",
+    "docs/spark.md",
     "docs/worked-trees.md",
     "docs/tutorials/categories.md",
     "docs/tutorials/cluster.md",
@@ -23,13 +27,24 @@ LONG = {
 }
 
 
+#: Pages that tests of another folder run.
+ELSEWHERE = {"docs/ray.md"}
+
+needs_spark = pytest.mark.skipif(
+    shutil.which("java") is None or find_spec("pyspark") is None,
+    reason="Spark needs Java, make java, and pyspark",
+)
+
+
 def parameters():
     """Yield the pages with examples; those that download or take long are slow."""
     assert LONG.issubset(PAGES)
     for page, text in PAGES.items():
-        if pages.blocks(text):
+        if pages.blocks(text) and page not in ELSEWHERE:
             slow = page in LONG or pages.downloads(text)
             marks = [pytest.mark.slow] if slow else []
+            if page == "docs/spark.md":
+                marks.append(needs_spark)
             yield pytest.param(page, marks=marks)
 
 

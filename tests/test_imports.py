@@ -13,7 +13,7 @@ PACKAGE = Path(hornbeam.__file__).parent
 
 # Layers, top first; a module may import from its own layer and from those below it.
 LAYERS = [
-    ["dask", "xgboost.dask"],
+    ["dask", "ray", "spark", "xgboost.dask", "xgboost.spark"],
     ["sklearn", "xgboost", "forests", "cli", "explain.report", "__main__"],
     ["installation", "warm_up", "quality", "auditions", "bagging"],
     ["training", "cross_validation", "callbacks", "explain", "cart", "distributed"],
@@ -32,7 +32,7 @@ LAYERS = [
     ["kernels.signatures"],
     ["kernels.jit", "kernels.layout"],
     ["kernels.compiler", "kernels.native"],
-    ["kernels.sources"],
+    ["kernels.lowering", "kernels.sources"],
     ["params"],
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy", "log"],
@@ -45,6 +45,7 @@ PUBLIC_BACKENDS = {
     "backends.cluster",
     "backends.cluster_rows",
     "backends.factory",
+    "backends.row_numbers",
     "backends.opencl.devices",
     "backends.rows",
 }

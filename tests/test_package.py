@@ -26,6 +26,8 @@ HEAVY = {
     "pandas",
     "polars",
     "pyarrow",
+    "pyspark",
+    "ray",
     "rich",
     "scipy",
     "sklearn",

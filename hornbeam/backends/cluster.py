@@ -72,7 +72,13 @@ class ActorLostError(Exception):
 
 
 class Cluster(ABC):
-    """Workers, and the operations that create actors on them and call their methods.
+    """The contract of an engine: all that the learner of a cluster needs of it.
+
+    There are workers, actors on them that have rows, and calls of their methods. Six
+    methods are an engine's own; nothing else of the learner knows which engine it is.
+    `hornbeam.dask.cluster` implements them with a client that calls actors on workers,
+    and `hornbeam.distributed.group_cluster` for a group of processes, in which each
+    makes all calls itself.
 
     Every operation ends: with the results, with an error that an actor raised, or with
     `ActorLostError` after a timeout.

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import EVERY_FEATURE, Backend, RowSample, SplitParams
 from hornbeam.backends.margin_rows import MarginRows
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.binning.layout import SortedColumns
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.exact import (
@@ -62,6 +63,8 @@ class ExactBackend(MarginRows, Backend):
         (outputs, rows) float64: the initial margins; kept and updated in place.
     team
         The threads that work; given back by `close`.
+    numbers
+        Of the rows, which random draws depend on; None: they start at 0.
     """
 
     def __init__(
@@ -71,8 +74,9 @@ class ExactBackend(MarginRows, Backend):
         weights: NDArray[np.float64] | None,
         margins: NDArray[np.float64],
         team: Team,
+        numbers: RowNumbers | None = None,
     ) -> None:
-        super().__init__(targets, weights, margins, team)
+        super().__init__(targets, weights, margins, team, numbers)
         self._starts, self._every_entry = ordered.starts, ordered.entries
         sizes = np.diff(ordered.starts)
         self._last_below = ordered.last_below

@@ -12,6 +12,7 @@ from hornbeam.backends.dense import HistogramBuilder
 from hornbeam.backends.external_state import ExternalState
 from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.memory_plan import MemoryPlan
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.sampled_rows import SampledRows
@@ -48,7 +49,7 @@ class ExternalRows(Rows):
     budget
         What may be in memory. In multi-output trees it caches neither quantised
         gradients nor samples.
-    spans, multi_output_columns
+    numbers, multi_output_columns
         As for `DenseRows`.
     """
 
@@ -62,7 +63,7 @@ class ExternalRows(Rows):
         margins: NDArray[np.float64],
         team: Team,
         budget: MemoryPlan,
-        spans: NDArray[np.int64] | None = None,
+        numbers: RowNumbers | None = None,
         multi_output_columns: int = 0,
     ) -> None:
         self.n_outputs, self.n_rows = margins.shape
@@ -74,7 +75,7 @@ class ExternalRows(Rows):
             self.lookahead = 1  # histograms of more nodes do not take more passes
         self._blocks.keep_in_memory(budget.kept_bytes)
         self._state = ExternalState(
-            bins, targets, weights, margins, team, budget, spans, multi_output_columns
+            bins, targets, weights, margins, team, budget, numbers, multi_output_columns
         )
         layout = self.layout = bins.layout
         self._features = layout.feature_table

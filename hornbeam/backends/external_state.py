@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.memory_plan import MemoryPlan
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.row_state import RowScratch, RowState, gradient_type
 from hornbeam.binning.layout import ExternalBins, RowSpill
 from hornbeam.kernels.layout import SIZE_CLASSES
@@ -81,7 +82,7 @@ class ExternalState:
         The threads that work.
     budget
         What may be in memory.
-    spans
+    numbers
         As for `RowState`.
     multi_output_columns
         As for `Rows`.
@@ -102,7 +103,7 @@ class ExternalState:
         margins: Floats,
         team: Team,
         budget: MemoryPlan,
-        spans: NDArray[np.int64] | None,
+        numbers: RowNumbers | None,
         multi_output_columns: int,
     ) -> None:
         self.n_outputs, self.n_rows = margins.shape
@@ -112,8 +113,8 @@ class ExternalState:
         self.bounds = [blocks.rows_of(i) for i in range(blocks.n_blocks)]
         self.max_rows = max((end - begin for begin, end in self.bounds), default=0)
         self._scratch = RowScratch(self.max_rows)
-        every = np.zeros((1, 2), np.int64) if spans is None else spans
-        self._spans = [_spans_between(every, *bounds) for bounds in self.bounds]
+        every = RowNumbers(self.n_rows) if numbers is None else numbers
+        self._numbers = [every.between(*bounds) for bounds in self.bounds]
         self._spill = bins.open_spill() if budget.on_disk else None
         self._on_disk = budget.on_disk
         self._kind = gradient_type(weights)
@@ -181,7 +182,7 @@ class ExternalState:
             None if self._weights is None else self._weights[begin:end],
             self._margins.buffer(block) if margins is None else margins,
             self._team,
-            self._spans[block],
+            self._numbers[block],
             gradients=gradients,
             hessians=hessians,
             scratch=self._scratch,
@@ -336,14 +337,3 @@ def _merge_ranges(parts: list[Floats]) -> Floats:
     """Return the ranges of all rows from those of some of them each."""
     ranges = np.stack(parts)
     return np.hstack([ranges[..., :2].max(axis=0), ranges[..., 2:].min(axis=0)])
-
-
-def _spans_between(spans: NDArray[np.int64], begin: int, end: int) -> NDArray[np.int64]:
-    """Return the spans of the rows from `begin` to `end`, which becomes row 0."""
-    first = max(int(np.searchsorted(spans[:, 0], begin, side="right")) - 1, 0)
-    last = int(np.searchsorted(spans[:, 0], end))
-    own = spans[first:last].copy()
-    skipped = np.maximum(begin - own[:, 0], 0)
-    own += skipped[:, None]
-    own[:, 0] -= begin
-    return own

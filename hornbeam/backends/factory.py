@@ -13,6 +13,7 @@ from hornbeam.backends.hist import HistogramBackend
 from hornbeam.backends.interface import Backend
 from hornbeam.backends.margin_rows import LeafRows, LinearRows
 from hornbeam.backends.memory_plan import plan_memory
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.row_state import gradient_type
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.sparse import SparseBackend
@@ -57,6 +58,7 @@ def create_backend(
     max_histograms: int | None = None,
     cached_share: float = 0.0,
     multi_output_columns: int = 0,
+    row_keys: NDArray[np.uint64] | None = None,
 ) -> Backend:
     """Return the backend for `device` and for bins of this kind.
 
@@ -82,15 +84,19 @@ def create_backend(
     multi_output_columns
         Number of gradient columns that the splits of multi-output trees are searched
         by; 0: trees have one output.
+    row_keys
+        (rows,): what random draws of rows depend on; None: the place of the row.
     """
+    numbers = RowNumbers(margins.shape[1], keys=row_keys)
     if device != "cpu":
         team = take_team(threads)
         on_device = opencl.create_device_rows(
-            device, bins, targets, weights, margins, team, multi_output_columns
+            device, bins, targets, weights, margins, team, numbers, multi_output_columns
         )
         return HistogramBackend(on_device, team, max_histograms)
     if isinstance(bins, SortedColumns):
-        return ExactBackend(bins, targets, weights, margins, take_team(threads))
+        team = take_team(threads)
+        return ExactBackend(bins, targets, weights, margins, team, numbers)
     if isinstance(bins, SparseBins) or (
         isinstance(bins, PerTreeBins) and bins.is_sparse
     ):
@@ -102,10 +108,11 @@ def create_backend(
                 weights,
                 margins,
                 team,
-                multi_output_columns=multi_output_columns,
+                numbers,
+                multi_output_columns,
             )
             return HistogramBackend(sparse, team, max_histograms)
-        return SparseBackend(bins, targets, weights, margins, team)
+        return SparseBackend(bins, targets, weights, margins, team, numbers)
     team = take_team(threads)
     rows, max_histograms = create_rows(
         bins,
@@ -116,6 +123,7 @@ def create_backend(
         max_histograms,
         cached_share=cached_share,
         multi_output_columns=multi_output_columns,
+        row_keys=row_keys,
     )
     return HistogramBackend(rows, team, max_histograms)
 
@@ -130,6 +138,7 @@ def create_rows(
     spans: NDArray[np.int64] | None = None,
     cached_share: float = 0.0,
     multi_output_columns: int = 0,
+    row_keys: NDArray[np.uint64] | None = None,
 ) -> tuple[Rows, int | None]:
     """Return the rows, and the maximum number of histograms that fits in memory.
 
@@ -142,13 +151,14 @@ def create_rows(
     max_histograms
         Maximum number of histograms at a time; None: what fits in one GiB.
     spans
-        Which of all rows they are: see `hornbeam.backends.dense.DenseRows`.
-    cached_share, multi_output_columns
+        Which of all rows they are: see `hornbeam.backends.row_numbers.RowNumbers`.
+    cached_share, multi_output_columns, row_keys
         As for `create_backend`.
     """
     given = targets, weights, margins, team
+    numbers = RowNumbers(margins.shape[1], spans, row_keys)
     if not isinstance(bins, ExternalBins):
-        return DenseRows(bins, *given, spans, multi_output_columns), max_histograms
+        return DenseRows(bins, *given, numbers, multi_output_columns), max_histograms
 
     if multi_output_columns > 0 and cached_share > 0.0:
         raise ParameterError(
@@ -165,7 +175,7 @@ def create_rows(
         cached_share,
         multi_output_columns,
     )
-    rows = ExternalRows(bins, *given, budget, spans, multi_output_columns)
+    rows = ExternalRows(bins, *given, budget, numbers, multi_output_columns)
     return rows, budget.max_histograms
 
 

@@ -271,7 +271,7 @@ class LeafFeatures(NamedTuple):
     data
         (rows, columns) float32 or float64; NaN is missing.
     spans
-        (columns, 2): the least value and the range of each column.
+        (columns, 3): the least value, the range, and 1 / the range of each column.
     columns
         (leaves, features) int64: the columns of each leaf, then -1.
     """

@@ -8,7 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import LeafFeatures, LeafSlopes
-from hornbeam.kernels.linear_leaves import solve_leaves, sum_products, sum_values
+from hornbeam.kernels.linear_leaves import (
+    centre_features,
+    solve_leaves,
+    sum_products,
+    sum_values,
+)
 from hornbeam.kernels.plan import CELLS_PER_ROW
 from hornbeam.kernels.team import Team
 
@@ -48,28 +53,10 @@ def regress_leaves(
     counts = np.zeros((threads, *shape, 2), np.int64)
     ranges = np.empty((threads, *shape, 2))
     ranges[..., 0], ranges[..., 1] = np.inf, -np.inf
-    team.run(
-        sum_values,
-        threads,
-        data,
-        leaf_of,
-        hessians,
-        per_unit[1],
-        columns,
-        np.stack([spans[:, 0], _inverse(spans[:, 1])], axis=1),
-        counts,
-        ranges,
-    )
-    weights, products = np.add.reduce(counts).transpose(2, 0, 1) / per_unit[1]
-    lows, highs = ranges[..., 0].min(axis=0), ranges[..., 1].max(axis=0)
-    with np.errstate(all="ignore"):
-        means = spans[columns, 0] + spans[columns, 1] * (products / weights)
-        centres = np.clip(means, lows, highs)
-        radii = np.maximum(highs - centres, centres - lows)
-    is_usable = (_inverse(radii) > 0.0) & (weights > 0.0)
-    centres, radii, lows, highs = (
-        np.where(is_usable, own, 0.0) for own in (centres, radii, lows, highs)
-    )
+    of_rows = data, leaf_of, hessians, per_unit[1], columns, spans
+    team.run(sum_values, threads, *of_rows, counts, ranges)
+    centred = np.empty((6, *shape))
+    centre_features(counts, ranges, per_unit[1], columns, spans, centred)
     cells = most + most * (most + 1) // 2
     sums = np.zeros((threads, n_leaves, cells), np.int64)
     team.run(
@@ -81,24 +68,13 @@ def regress_leaves(
         hessians,
         *per_unit,
         columns,
-        np.stack([centres, _inverse(radii)], axis=2),
+        centred,
         np.empty((threads, most)),
         sums,
     )
+    weights, centres, radii, _, lows, highs = centred
     steps = np.empty(shape)
-    solve_leaves(
-        np.add.reduce(sums),
-        1.0 / per_unit,
-        weights,
-        linear_lambda,
-        np.empty((most, most)),
-        steps,
-    )
+    factor = np.empty((most, most))
+    units = 1.0 / per_unit
+    solve_leaves(np.add.reduce(sums), units, weights, linear_lambda, factor, steps)
     return LeafSlopes(steps, centres, radii, lows, highs)
-
-
-def _inverse(numbers: Floats) -> Floats:
-    """Return 1 / numbers; 0 where that is not finite."""
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        inverse = 1.0 / numbers
-    return np.where(np.isfinite(inverse), inverse, 0.0)

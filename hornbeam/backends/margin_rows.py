@@ -18,6 +18,7 @@ from hornbeam.backends.interface import (
     SplitParams,
 )
 from hornbeam.backends.quantisation import choose_scales, quantise_tree
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.row_state import GradientColumn, RowState
 from hornbeam.binning.layout import SparseColumns
 from hornbeam.kernels.linear import (
@@ -48,13 +49,20 @@ class MarginRows(NoSplitGradients):
         (outputs, rows) float64: the initial margins; kept and updated in place.
     team
         The threads that work; given back by `close`.
+    numbers
+        Of the rows, which random draws depend on; None: they start at 0.
     """
 
     def __init__(
-        self, targets: Floats, weights: Floats | None, margins: Floats, team: Team
+        self,
+        targets: Floats,
+        weights: Floats | None,
+        margins: Floats,
+        team: Team,
+        numbers: RowNumbers | None = None,
     ) -> None:
         self._team, self._closed = team, False
-        self._state = RowState(targets, weights, margins, team)
+        self._state = RowState(targets, weights, margins, team, numbers)
         self._gradient_ranges: Floats | None = None
 
     @property

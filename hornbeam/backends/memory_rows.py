@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, RowSample
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.row_state import RowState
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import (
@@ -36,9 +37,8 @@ class MemoryRows(Rows):
         (outputs, rows) float64: the initial margins; kept and updated in place.
     team
         The threads that work; its owner gives it back.
-    spans
-        (spans, 2) int64: the first row of each run of rows here, and its number among
-        all rows, which random draws depend on. None: row numbers start at 0.
+    numbers
+        Of the rows, which random draws depend on; None: they start at 0.
     multi_output_columns
         Number of gradient columns of multi-output trees: as many as outputs, or fewer,
         which are projections; 0: trees have one output.
@@ -51,13 +51,13 @@ class MemoryRows(Rows):
         weights: NDArray[np.float64] | None,
         margins: NDArray[np.float64],
         team: Team,
-        spans: NDArray[np.int64] | None = None,
+        numbers: RowNumbers | None = None,
         multi_output_columns: int = 0,
     ) -> None:
         self.n_outputs, self.n_rows = margins.shape
         self.multi_output_columns = multi_output_columns
         self._team = team
-        self._state = RowState(targets, weights, margins, team, spans)
+        self._state = RowState(targets, weights, margins, team, numbers)
         self._tree_bins: PerTreeBins | None = None
         if isinstance(bins, PerTreeBins):
             self._tree_bins, self.layout = bins, None

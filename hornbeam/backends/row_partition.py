@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.row_state import run_rows
+from hornbeam.backends.row_loop import run_rows
 from hornbeam.kernels.layout import NODE_DTYPE, TASK_ROWS
 from hornbeam.kernels.partition import (
     bring_home,

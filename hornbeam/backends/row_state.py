@@ -7,7 +7,6 @@ objective. Each column is quantised by itself and has its own histograms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,8 @@ from hornbeam.backends.interface import (
     RowSample,
 )
 from hornbeam.backends.leaf_regression import regress_leaves
+from hornbeam.backends.row_loop import run_rows
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.kernels.gradients import LossRows, find_largest, quantise, widen
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.linear_leaves import NodeTerms, add_linear_leaves
@@ -27,12 +28,7 @@ from hornbeam.kernels.margins import add_leaf_values
 from hornbeam.kernels.multi_output import mix_outputs
 from hornbeam.kernels.partition import sum_leaves
 from hornbeam.kernels.plan import CELLS_PER_ROW
-from hornbeam.kernels.sampling import (
-    GradientSampling,
-    draw_by_size,
-    draw_rows,
-    weigh_rows,
-)
+from hornbeam.kernels.sampling import GradientSampling, weigh_rows
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree_tables import LeafGradients
 
@@ -41,7 +37,6 @@ __all__ = [
     "RowScratch",
     "RowState",
     "gradient_type",
-    "run_rows",
 ]
 
 #: Gradients and hessians: two arrays (columns, rows), or lists of (rows,) arrays.
@@ -49,11 +44,6 @@ Pair = tuple[Any, Any]
 
 _NO_PACKED, _NO_WIDE = np.empty(0, np.int64), np.empty((2, 0), np.int64)
 _NO_SINGLES, _NO_DOUBLES = np.empty(0, np.float32), np.empty(0)
-
-
-def run_rows(team: Team, kernel: Any, rows: int, *arguments: Any) -> None:
-    """Run a kernel that is one loop over rows."""
-    team.run(kernel, team.threads_for(CELLS_PER_ROW * rows), *arguments)
 
 
 def gradient_type(weights: NDArray[np.float64] | None) -> np.dtype[Any]:
@@ -198,9 +188,8 @@ class RowState:
         place. Of float32, sums of margins are rounded to float32.
     team
         The threads that work.
-    spans
-        (spans, 2) int64: the first row of each run of rows here, and its number among
-        all rows, which random draws depend on. None: row numbers start at 0.
+    numbers
+        Of the rows, which random draws depend on; None: they start at 0.
     gradients, hessians
         (outputs, rows), float64 with weights and else float32, to be written; None:
         new arrays.
@@ -232,7 +221,7 @@ class RowState:
         weights: NDArray[np.float64] | None,
         margins: NDArray[Any],
         team: Team,
-        spans: NDArray[np.int64] | None = None,
+        numbers: RowNumbers | None = None,
         *,
         gradients: NDArray[Any] | None = None,
         hessians: NDArray[Any] | None = None,
@@ -246,7 +235,7 @@ class RowState:
         self._rows = LossRows.of(margins, targets, weights, single)
         self._complete = self._rows
         self.n_outputs, self.n_rows = margins.shape
-        self._spans = np.zeros((1, 2), np.int64) if spans is None else spans
+        self._numbers = RowNumbers(self.n_rows) if numbers is None else numbers
         kind = gradient_type(weights)
         self.gradients, self.hessians = (
             np.empty(margins.shape, kind) if own is None else own
@@ -453,43 +442,18 @@ class RowState:
 
     def draw_uniform(self, sample: RowSample) -> NDArray[np.uint8]:
         """Return which rows are in this sample, which does not depend on gradients."""
-        taken = np.empty(self.n_rows, np.uint8)
-        for number, run in self._runs():
-            rows = run.stop - run.start
-            drawn = sample.limit, sample.key, taken[run]
-            run_rows(self._team, draw_rows, rows, number, *drawn)
-        return taken
+        return self._numbers.draw(self._team, sample.limit, sample.key)
 
     def _draw_by_size(self, pair: Pair, sample: RowSample) -> Pair:
         """Draw rows by their gradients; return these divided by the probabilities."""
-        gradients, hessians = pair
-        scaled = self._scratch[0].scaled(len(gradients), self.n_rows)
-        taken = self._taken = np.empty(self.n_rows, np.uint8)
-        for number, run in self._runs():
-            run_rows(
-                self._team,
-                draw_by_size,
-                run.stop - run.start,
-                number,
-                gradients[:, run],
-                hessians[:, run],
-                GradientSampling(
-                    float(sample.hessian_weight),
-                    float(sample.threshold),
-                    float(sample.rest),
-                ),
-                sample.key,
-                taken[run],
-                scaled[0, :, run],
-                scaled[1, :, run],
-            )
+        scaled = self._scratch[0].scaled(len(pair[0]), self.n_rows)
+        probability = GradientSampling(
+            float(sample.hessian_weight), float(sample.threshold), float(sample.rest)
+        )
+        self._taken = self._numbers.draw_by_size(
+            self._team, *pair, probability, sample.key, scaled
+        )
         return scaled[0], scaled[1]
-
-    def _runs(self) -> Iterator[tuple[int, slice]]:
-        """Yield the number of each run's first row among all, and its rows here."""
-        ends = np.append(self._spans[:, 0], self.n_rows)[1:].tolist()
-        for (begin, number), end in zip(self._spans.tolist(), ends, strict=True):
-            yield number, slice(begin, end)
 
     # Leaves
 

@@ -16,7 +16,8 @@ from hornbeam.backends.interface import (
     SplitParams,
 )
 from hornbeam.backends.margin_rows import MarginRows
-from hornbeam.backends.row_state import run_rows
+from hornbeam.backends.row_loop import run_rows
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.binning.layout import PerTreeBins, SparseBins
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.linear_leaves import NodeTerms
@@ -61,6 +62,8 @@ class SparseBackend(MarginRows, Backend):
         (outputs, rows) float64: the initial margins; kept and updated in place.
     team
         The threads that work; given back by `close`.
+    numbers
+        Of the rows, which random draws depend on; None: they start at 0.
     """
 
     def __init__(
@@ -70,8 +73,9 @@ class SparseBackend(MarginRows, Backend):
         weights: NDArray[np.float64] | None,
         margins: NDArray[np.float64],
         team: Team,
+        numbers: RowNumbers | None = None,
     ) -> None:
-        super().__init__(targets, weights, margins, team)
+        super().__init__(targets, weights, margins, team, numbers)
         self._node_of = np.empty(self.n_rows, np.uint32)
         self._words = np.empty(self.n_rows, np.int64)
         self._tree_bins: PerTreeBins | None = None

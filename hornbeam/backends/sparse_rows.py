@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.memory_rows import MemoryRows
-from hornbeam.backends.row_state import run_rows
+from hornbeam.backends.row_loop import run_rows
 from hornbeam.binning.layout import HistogramLayout, SparseBins
 from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.sparse import (

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.boosting.custom import MetricFunction, metric_pairs
 from hornbeam.boosting.gbtree import row_sample
 from hornbeam.boosting.learner import Learner
@@ -17,16 +18,12 @@ from hornbeam.boosting.predictor import Predictor
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.kernels.sampling import draw_rows
 from hornbeam.kernels.team import Team, lease
 from hornbeam.metrics.base import Metric
 from hornbeam.metrics.registry import create as create_metric
 from hornbeam.params import Parameters
 
 __all__ = ["Evaluator"]
-
-#: The cost of drawing a row, in histogram bins.
-_BINS_PER_ROW = 8
 
 
 class Evaluator:
@@ -84,7 +81,14 @@ class Evaluator:
     def _values_of(
         self, predictions: NDArray[np.float64], info: MetaInfo
     ) -> list[float]:
-        """Return the values of all metrics for the predictions of these rows."""
+        """Return the values of all metrics for the predictions of these rows.
+
+        Rows with keys are summed in the order of these: then the last bits do not
+        depend on the order of the rows. Those of query groups stay together.
+        """
+        if info.row_key is not None and info.group_ptr is None:
+            order, info = info.by_key()
+            predictions = predictions[order]
         with warnings.catch_warnings():
             if self._learner.params.verbosity == 0:
                 warnings.simplefilter("ignore")
@@ -140,7 +144,8 @@ class Evaluator:
         learner = self._learner
         begin, end = learner.model.round_starts[-2:]
         with lease(learner.params.nthread) as team:
-            drawn = _drawn_rows(team, learner.params, range(begin, end), data.n_rows)
+            numbers = RowNumbers(data.n_rows, keys=data.info.row_key)
+            drawn = _drawn_rows(team, learner.params, range(begin, end), numbers)
         rows = np.flatnonzero(drawn == 0)
         if rows.size == 0:
             return 0.0
@@ -161,15 +166,9 @@ class Evaluator:
 
 
 def _drawn_rows(
-    team: Team, parameters: Parameters, trees: range, n_rows: int
+    team: Team, parameters: Parameters, trees: range, numbers: RowNumbers
 ) -> NDArray[np.uint8]:
     """Return 1 for each row, (rows,), that was drawn for any of these trees."""
-    drawn = np.zeros(n_rows, np.uint8)
-    threads = team.threads_for(_BINS_PER_ROW * n_rows)
-    for tree in trees:
-        sample = row_sample(parameters, tree)
-        assert sample is not None
-        own = np.empty(n_rows, np.uint8)
-        team.run(draw_rows, threads, 0, sample.limit, sample.key, own)
-        drawn |= own
-    return drawn
+    samples = [row_sample(parameters, tree) for tree in trees]
+    drawn = [numbers.draw(team, own.limit, own.key) for own in samples if own]
+    return np.bitwise_or.reduce(drawn)

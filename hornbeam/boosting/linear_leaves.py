@@ -21,7 +21,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.forest.tree import LeafTerms, Tree
 from hornbeam.growth.grower import check_leaf_range
 from hornbeam.kernels.layout import TERM_DTYPE
-from hornbeam.kernels.linear_leaves import NodeTerms
+from hornbeam.kernels.linear_leaves import NodeTerms, list_path_features
 from hornbeam.params import Parameters
 
 __all__ = ["FeatureValues", "LinearLeaves"]
@@ -67,13 +67,19 @@ class FeatureValues:
 
 
 def _spans(data: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the least value and the range of each column."""
+    """Return the least value, the range, and 1 / the range of each column.
+
+    The last one is 0 where it would not be finite.
+    """
     if len(data) == 0:
-        return np.zeros((data.shape[1], 2))
+        return np.zeros((data.shape[1], 3))
     lows = np.fmin.reduce(data, axis=0).astype(np.float64)
     highs = np.fmax.reduce(data, axis=0).astype(np.float64)
-    with np.errstate(over="ignore"):
-        return np.stack([lows, highs - lows], axis=1)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        ranges = highs - lows
+        inverse = 1.0 / ranges
+    inverse[~np.isfinite(inverse)] = 0.0
+    return np.stack([lows, ranges, inverse], axis=1)
 
 
 class LinearLeaves:
@@ -135,25 +141,12 @@ def path_features(tree: Tree, leaves: NDArray[np.intp], most: int) -> NDArray[np
 
     Those nearest to the leaf come first, at most `most` of them (0: all); -1 follows.
     """
-    # The last place stands for the parent of the root.
-    feature = np.append(np.where(tree.split_type == 0, tree.feature, -1), -1)
-    parent = np.append(tree.parent, -1)
-    path = []
-    node = parent[leaves]
-    while node.max(initial=-1) >= 0:
-        path.append(node)
-        node = parent[node]
-    if not path:
-        return np.full((leaves.size, 1), -1)
-    table = feature[np.stack(path, axis=1)].astype(np.int64)
-    for place in range(1, len(path)):
-        is_known = (table[:, :place] == table[:, place : place + 1]).any(axis=1)
-        table[is_known, place] = -1
-    # Known features leave gaps, which are moved behind the others.
-    order = np.argsort(table < 0, axis=1, kind="stable")
-    width = max(1, int((table >= 0).sum(axis=1).max(initial=0)))
-    order = order[:, : min(width, most) if most > 0 else width]
-    return np.take_along_axis(table, order, axis=1)
+    feature = np.where(tree.split_type == 0, tree.feature, -1).astype(np.int64)
+    n_features = np.unique(feature[feature >= 0]).size
+    width = min(n_features, most) if most > 0 else n_features
+    features = np.full((leaves.size, max(1, width)), -1)
+    largest = list_path_features(feature, tree.parent, leaves, features)
+    return np.ascontiguousarray(features[:, : max(1, largest)])
 
 
 def _limited(

@@ -226,6 +226,7 @@ class TrainingMargins(CachedMargins):
             max_histograms=p.max_cached_hist_node,
             cached_share=p.cached_share(),
             multi_output_columns=p.multi_output_columns(len(margins)),
+            row_keys=self.data.info.row_key,
         )
 
     def matches(self, data: DMatrix, by_row: bool) -> bool:

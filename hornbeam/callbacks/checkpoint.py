@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hornbeam.callbacks.base import CallbackContainer, EvalsLog, TrainingCallback
+from hornbeam.distributed import joined_group
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.files import naming, replace_file
 
@@ -24,7 +25,7 @@ _WITHOUT_EFFECT = {"nthread", "verbosity", "max_cached_hist_node"}
 
 
 class TrainingCheckPoint(TrainingCallback):
-    """Save the model every `interval` rounds.
+    """Save the model every `interval` rounds; in a group only the first process does.
 
     The file of a round is ``name_round.ubj`` in `directory`.
 
@@ -98,6 +99,9 @@ class TrainingCheckPoint(TrainingCallback):
         return model
 
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        group = joined_group()
+        if group is not None and group.rank > 0:
+            return False
         if epoch > 0 and epoch % self._interval == 0:
             path = self._path(epoch)
             if self._resume:

@@ -8,12 +8,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from hornbeam.callbacks.base import EvalsLog, TrainingCallback, mean_of
+from hornbeam.distributed import joined_group
 from hornbeam.errors import ErrorCode, ParameterError, require
 
 if TYPE_CHECKING:
     from hornbeam.boosting.booster import Booster
 
 __all__ = ["EvaluationMonitor", "ProgressBar"]
+
+
+def print_once(line: str) -> None:
+    """Print a line; in a group, that of the first process, where the tracker is."""
+    group = joined_group()
+    if group is None:
+        print(line)  # noqa: T201
+    elif group.rank == 0:
+        group.print(f"{line}\n")
 
 
 class EvaluationMonitor(TrainingCallback):
@@ -28,7 +38,8 @@ class EvaluationMonitor(TrainingCallback):
     show_stdv
         Whether to print the standard deviation over folds in cross-validation.
     logger
-        The function that is called with each line.
+        The function that is called with each line. By default it is printed; in a
+        group of processes once, where the tracker is.
     """
 
     def __init__(
@@ -36,7 +47,7 @@ class EvaluationMonitor(TrainingCallback):
         rank: int = 0,
         period: int = 1,
         show_stdv: bool = False,
-        logger: Callable[[str], Any] = print,
+        logger: Callable[[str], Any] = print_once,
     ) -> None:
         if rank != 0:
             raise ParameterError(

@@ -18,6 +18,7 @@ from rich.table import Table
 # The names of these packages are loaded on first use, so that --help stays fast.
 import hornbeam
 import hornbeam.cli.devices
+import hornbeam.cli.plan
 import hornbeam.explain.report
 from hornbeam import __version__
 from hornbeam.cli.classes import classes_of, encode_label
@@ -31,6 +32,7 @@ from hornbeam.cli.rows import (
     open_source,
     select,
 )
+from hornbeam.distributed.scale import ENGINES, Cluster, Job
 from hornbeam.errors import DataError, DeviceError, ErrorCode, ParameterError
 from hornbeam.files import naming
 from hornbeam.installation import describe
@@ -439,6 +441,52 @@ def devices(
             "of hornbeam devices",
             code=ErrorCode.DEVICE_FAILED,
         )
+
+
+@app.command()
+def plan(
+    rows: Annotated[float, typer.Option(help="Rows of the training data: 1e9.")],
+    features: Annotated[int, typer.Option(help="Columns.")],
+    workers: Annotated[int, typer.Option(help="Workers of the cluster.")],
+    engine: Annotated[
+        str, typer.Option(help="dask, ray, spark, or group (plain processes).")
+    ] = "dask",
+    rounds: Annotated[int, typer.Option(help="Rounds, of one tree each.")] = 100,
+    depth: Annotated[int, typer.Option(help="max_depth of the trees.")] = 6,
+    bins: Annotated[int, typer.Option(help="max_bin.")] = 256,
+    threads: Annotated[int, typer.Option(help="Threads of a worker.")] = 16,
+    memory: Annotated[float, typer.Option(help="GB of a worker.")] = 256,
+    network: Annotated[float, typer.Option(help="Gbit/s of a link.")] = 10,
+) -> None:
+    """Estimate workers, memory, network and time of a training on a cluster.
+
+    The model of docs/scale.md, with the rates measured there: for orientation.
+    """
+    numbers = {
+        "--rows": rows,
+        "--features": features,
+        "--workers": workers,
+        "--rounds": rounds,
+        "--depth": depth,
+        "--bins": bins,
+        "--threads": threads,
+        "--memory": memory,
+        "--network": network,
+    }
+    for name, value in numbers.items():
+        if not value > 0:
+            raise ParameterError(
+                f"{name} must be above 0, not {value:g}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
+    if engine not in ENGINES:
+        raise ParameterError(
+            f"--engine must be one of {', '.join(ENGINES)}, not {engine!r}",
+            code=ErrorCode.UNKNOWN_OPTION,
+        )
+    job = Job(rows, features, bins, depth)
+    cluster = Cluster(workers, threads, network=network * 1e9 / 8, memory=memory * 1e9)
+    _print_table("Plan", hornbeam.cli.plan.describe(job, cluster, engine, rounds))
 
 
 @app.command()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import ActorLostError, RowActor
@@ -22,13 +23,13 @@ from hornbeam.boosting.trainer import Trainer
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.dask.placed_matrices import ClusterMargins, ClusterTraining
-from hornbeam.dask.training_rows import CustomObjective, MetaInfoView, ModelState
 from hornbeam.distributed.binning import GlobalBins
 from hornbeam.distributed.label_info import LabelInfo
 from hornbeam.distributed.parameter_checks import (
     check_cluster_booster,
     check_cluster_parameters,
 )
+from hornbeam.distributed.training_rows import CustomObjective, MetaInfoView, ModelState
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
@@ -114,7 +115,7 @@ class ClusterBooster(Booster):
         if function is None:
             self._trainer.step(dtrain)
             return
-        custom = CustomObjective.of(function)
+        custom = CustomObjective(dumps(function), loads)
         self._trainer.step(dtrain, lambda rows: rows.compute_gradients(custom))
 
     def boost(self, *args: Any, **options: Any) -> None:

@@ -18,7 +18,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog
 from hornbeam.dask.client import client_method, client_of
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.partitions import delayed_parts, is_dataframe, partition_errors
+from hornbeam.dask.partitions import delayed_parts, is_dataframe
 from hornbeam.dask.prediction import (
     PredictionMeta,
     predict_partitions,
@@ -26,6 +26,7 @@ from hornbeam.dask.prediction import (
 )
 from hornbeam.dask.training import train
 from hornbeam.dask.workers import Workers
+from hornbeam.distributed.partitions import partition_errors
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.sklearn.base import (
     IterationRange,

@@ -12,12 +12,7 @@ from dask.base import is_dask_collection
 from distributed import Client, Future
 
 from hornbeam.dask.client import check_workers, client_of, run_sync
-from hornbeam.dask.partitions import (
-    Partition,
-    PartitionReader,
-    describe_partition,
-    partition,
-)
+from hornbeam.dask.partitions import partition
 from hornbeam.dask.workers import Workers
 from hornbeam.data.categories import Categories
 from hornbeam.data.meta_info import MetaInfo
@@ -30,6 +25,11 @@ from hornbeam.distributed.partition_schema import (
     check_fields,
     merge_dtypes,
     merge_schemas,
+)
+from hornbeam.distributed.partitions import (
+    Partition,
+    PartitionReader,
+    describe_partition,
 )
 from hornbeam.errors import DataError, ErrorCode, HornbeamError
 from hornbeam.params import Parameters

@@ -17,7 +17,6 @@ from hornbeam.boosting.dart import MarginScale
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.placement import Placement
-from hornbeam.dask.training_rows import MetaInfoView, ModelState
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.distributed.binning import (
@@ -27,6 +26,7 @@ from hornbeam.distributed.binning import (
     bin_partitions,
 )
 from hornbeam.distributed.label_info import LabelInfo
+from hornbeam.distributed.training_rows import MetaInfoView, ModelState
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree

@@ -17,17 +17,12 @@ from distributed.protocol.pickle import dumps, loads
 from hornbeam.boosting.booster import Booster
 from hornbeam.dask.client import with_client
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.partitions import (
-    Partition,
-    PartitionReader,
-    is_dataframe,
-    merge_column_chunks,
-    partition_errors,
-)
+from hornbeam.dask.partitions import is_dataframe, merge_column_chunks
 from hornbeam.dask.workers import Workers
 from hornbeam.data.containers.dispatch import words
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.distributed.partitions import Partition, PartitionReader, partition_errors
 from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
 
 __all__ = [

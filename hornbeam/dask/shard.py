@@ -18,11 +18,11 @@ from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.dart import rounded
 from hornbeam.boosting.margins import add_layout, start_margins
 from hornbeam.dask.partition_rows import PartitionRows, worker_threads
-from hornbeam.dask.partitions import Partition, PartitionReader, partition_errors
 from hornbeam.dask.rpc import ReducingActor
-from hornbeam.dask.training_rows import MetaInfoView, ModelState, TrainingRows
 from hornbeam.data.schema import Schema
 from hornbeam.distributed.label_info import LabelInfo
+from hornbeam.distributed.partitions import Partition, PartitionReader, partition_errors
+from hornbeam.distributed.training_rows import MetaInfoView, ModelState, TrainingRows
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team, give_back_team, lease, take_team
 from hornbeam.objectives.base import Objective

@@ -21,6 +21,7 @@ from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.meta_info_accessors import MetaInfoAccessors
 from hornbeam.data.opening import CacheOptions, Folders, cache_options, open_features
 from hornbeam.data.row_blocks import as_csr, count_entries
+from hornbeam.data.row_keys import hash_rows
 from hornbeam.data.saved import save_table
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
@@ -79,10 +80,14 @@ class DMatrix(MetaInfoAccessors):
         Group of each row, instead of `group`: integers in ascending order.
     label_lower_bound, label_upper_bound
         Bounds of the label of each row; -inf and inf: unbounded. A string as label,
-        weight, base_margin, qid or one of these is the name of a column of `data`,
-        which is then not a feature.
+        weight, base_margin, qid, row_key or one of these is the name of a column of
+        `data`, which is then not a feature.
     feature_weights
         Probability weight of each column in column sampling; not negative.
+    row_key
+        Whole number or text of each row, by which `subsample` draws it, instead of its
+        place in the data: then the order of the rows does not change the model. Rows of
+        equal keys are drawn together. See `hash_rows`.
     enable_categorical
         Whether to accept categorical columns; otherwise they raise an error.
     data_split_mode
@@ -131,6 +136,7 @@ class DMatrix(MetaInfoAccessors):
         label_lower_bound: Any = None,
         label_upper_bound: Any = None,
         feature_weights: Any = None,
+        row_key: Any = None,
         enable_categorical: bool = True,
         data_split_mode: int = 0,
         sketch: str = "exact",
@@ -159,6 +165,7 @@ class DMatrix(MetaInfoAccessors):
             "label_lower_bound": label_lower_bound,
             "label_upper_bound": label_upper_bound,
             "feature_weights": feature_weights,
+            "row_key": row_key,
         }
         data, options = cache_options(data, cache, memory_limit, codec)
         table, fields = open_features(
@@ -286,11 +293,14 @@ class DMatrix(MetaInfoAccessors):
 
     def binned(self, max_bin: int, nthread: int = 0) -> Binned:
         """Return the bins of the features, made on the first call and kept."""
+        if not self.has_bins(max_bin):
+            self._binned[max_bin] = self.row_weights, self._bin(max_bin, nthread)
+        return self._binned[max_bin][1]
+
+    def has_bins(self, max_bin: int) -> bool:
+        """Return whether the bins were made already, with the weights that it has."""
         weights, binned = self._binned.get(max_bin, (None, None))
-        if binned is None or weights is not self.row_weights:
-            binned = self._bin(max_bin, nthread)
-            self._binned[max_bin] = self.row_weights, binned
-        return binned
+        return binned is not None and weights is self.row_weights
 
     def use_bins(self, max_bin: int, binned: Binned) -> None:
         """Use these bins of the features instead of making them."""
@@ -368,6 +378,14 @@ class DMatrix(MetaInfoAccessors):
         Do not write to the array. With `features`, returns these columns in this order.
         """
         return self.table.rows(start, stop, features)
+
+    def hash_rows(self) -> npt.NDArray[np.uint64]:
+        """Return a hash of the values of each row, (rows,), which can be its `row_key`.
+
+        Features, label, weight and all other fields of the row are hashed. Equal rows
+        have equal hashes.
+        """
+        return hash_rows(self.table, self.info.fields())
 
     # Features
 

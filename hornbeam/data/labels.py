@@ -86,7 +86,10 @@ FIELDS = {
 
 
 #: Advice in the error message for groups that are not numeric.
-WHOLE = {"qid": "; number the groups, such as 0, 1, 2, ..."}
+WHOLE = {
+    "qid": "; number the groups, such as 0, 1, 2, ...",
+    "row_key": "; pass whole numbers or text, none of them missing",
+}
 
 
 def as_base_margin(data: Any, n_rows: int) -> Floats:

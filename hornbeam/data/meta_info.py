@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.data.labels import FIELDS, read_field, read_whole
+from hornbeam.data.row_keys import read_row_key
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = ["GROUPINGS", "MetaInfo"]
@@ -36,7 +37,10 @@ class MetaInfo:
         self.group_ptr: Integers | None = None
         #: Weight of each row, also if weights of groups were set, (rows,); or None.
         self.row_weights: Floats | None = None
+        #: What random draws of each row depend on, (rows,); None: on its place.
+        self.row_key: npt.NDArray[np.uint64] | None = None
         self._values: dict[str, Floats] = {}
+        self._by_key: tuple[npt.NDArray[np.intp], MetaInfo] | None = None
 
     def __getitem__(self, field: str) -> Floats | None:
         """Return a field as it was set; None if it was not."""
@@ -68,8 +72,9 @@ class MetaInfo:
 
     def fields(self) -> dict[str, npt.NDArray[Any]]:
         """Return all fields that are set, groups as ``group_ptr``."""
-        groups = {} if self.group_ptr is None else {"group_ptr": self.group_ptr}
-        return {**self._values, **groups}
+        integers = {"group_ptr": self.group_ptr, "row_key": self.row_key}
+        given = {name: own for name, own in integers.items() if own is not None}
+        return {**self._values, **given}
 
     def set(self, given: Mapping[str, Any], *, whole: bool = True) -> None:
         """Set the fields that are not None; if one raises an error, none is set.
@@ -102,9 +107,12 @@ class MetaInfo:
                 code=ErrorCode.WEIGHT_NOT_BY_GROUP,
             )
         _check_bounds(values)
+        if "row_key" in given:
+            self.row_key = read_row_key(given["row_key"], self.n_rows)
         if not {"weight", *GROUPINGS}.isdisjoint(given):
             self.row_weights = self._by_row(weights, pointers)
         self._values, self.group_ptr = values, pointers
+        self._by_key = None
 
     def _pointers(self, given: Mapping[str, Any]) -> Integers | None:
         """Return where groups begin, from group, qid or group_ptr."""
@@ -134,6 +142,17 @@ class MetaInfo:
         assert pointers is not None
         return np.repeat(weights, np.diff(pointers))
 
+    def by_key(self) -> tuple[npt.NDArray[np.intp], MetaInfo]:
+        """Return the rows in the order of their keys, and their fields in this order.
+
+        Kept until a field changes.
+        """
+        if self._by_key is None:
+            assert self.row_key is not None
+            order = np.argsort(self.row_key, kind="stable")
+            self._by_key = order, self.take(order)
+        return self._by_key
+
     def take(self, rows: npt.NDArray[np.intp]) -> MetaInfo:
         """Return the fields of some rows; rows of a group must be adjacent.
 
@@ -152,6 +171,8 @@ class MetaInfo:
             else:
                 assert kept is not None
                 part._values[name] = values[kept]
+        if self.row_key is not None:
+            part.row_key = self.row_key[rows]
         part.row_weights = part._by_row(part["weight"], part.group_ptr)
         return part
 

@@ -79,6 +79,7 @@ class MetaInfoAccessors:
         feature_names: Sequence[str] | None = None,
         feature_types: Sequence[str] | None = None,
         feature_weights: Any = None,
+        row_key: Any = None,
     ) -> None:
         """Set the given fields; the arguments are those of the constructor.
 
@@ -94,6 +95,7 @@ class MetaInfoAccessors:
                 "label_lower_bound": label_lower_bound,
                 "label_upper_bound": label_upper_bound,
                 "feature_weights": feature_weights,
+                "row_key": row_key,
             }
         )
         if feature_names is not None:

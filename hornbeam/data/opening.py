@@ -31,6 +31,7 @@ NAMEABLE = (
     "base_margin",
     "label_lower_bound",
     "label_upper_bound",
+    "row_key",
 )
 
 

@@ -45,7 +45,7 @@ class QuantileDMatrix(DMatrix):
         Accepted for compatibility with XGBoost; one batch is in memory at a time.
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
 nthread, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-enable_categorical, data_split_mode, sketch
+row_key, enable_categorical, data_split_mode, sketch
         As for `DMatrix`.
     """
 
@@ -69,6 +69,7 @@ enable_categorical, data_split_mode, sketch
         label_lower_bound: Any = None,
         label_upper_bound: Any = None,
         feature_weights: Any = None,
+        row_key: Any = None,
         enable_categorical: bool = True,
         max_quantile_batches: int | None = None,
         data_split_mode: int = 0,
@@ -97,6 +98,7 @@ enable_categorical, data_split_mode, sketch
             label_lower_bound=label_lower_bound,
             label_upper_bound=label_upper_bound,
             feature_weights=feature_weights,
+            row_key=row_key,
             enable_categorical=enable_categorical,
             data_split_mode=data_split_mode,
             sketch=sketch,
@@ -215,6 +217,14 @@ enable_categorical, data_split_mode, sketch
             code=ErrorCode.RAW_VALUES_DROPPED,
         )
 
+    def hash_rows(self) -> NoReturn:
+        """Raise a `DataError`: the values of features are dropped."""
+        raise DataError(
+            "a QuantileDMatrix no longer has the rows to hash; hash those of a DMatrix "
+            "of the same data, and pass them as row_key",
+            code=ErrorCode.RAW_VALUES_DROPPED,
+        )
+
     def save_binary(self, fname: str | os.PathLike[str], silent: bool = True) -> None:
         """Raise a `DataError`: the values of features are dropped."""
         raise DataError(
@@ -276,8 +286,8 @@ class ExtMemQuantileDMatrix(QuantileDMatrix):
         host memory by it.
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
 nthread, max_bin, ref, group, qid, label_lower_bound, label_upper_bound, \
-feature_weights, enable_categorical, max_quantile_batches, data_split_mode, sketch, \
-unseen
+feature_weights, row_key, enable_categorical, max_quantile_batches, data_split_mode, \
+sketch, unseen
         As for `QuantileDMatrix`.
     """
 
@@ -304,6 +314,7 @@ unseen
         label_lower_bound: Any = None,
         label_upper_bound: Any = None,
         feature_weights: Any = None,
+        row_key: Any = None,
         enable_categorical: bool = True,
         max_quantile_batches: int | None = None,
         cache_host_ratio: float | None = None,
@@ -336,6 +347,7 @@ unseen
             label_lower_bound=label_lower_bound,
             label_upper_bound=label_upper_bound,
             feature_weights=feature_weights,
+            row_key=row_key,
             enable_categorical=enable_categorical,
             data_split_mode=data_split_mode,
             sketch=sketch,

@@ -245,7 +245,7 @@ def _table(
         table.retype(types)
     table.info = {
         name: arrays[f"beside.{name}"]
-        for name in (*FIELDS, "group_ptr")
+        for name in (*FIELDS, "group_ptr", "row_key")
         if f"beside.{name}" in arrays
     }
     return table

@@ -25,7 +25,14 @@ from hornbeam.distributed.garbled import GarbledMessageError
 from hornbeam.distributed.tracker import PROTOCOL
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
-__all__ = ["Group", "active_group", "join", "leave", "training_group"]
+__all__ = [
+    "Group",
+    "active_group",
+    "is_group_failure",
+    "join",
+    "leave",
+    "training_group",
+]
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -296,6 +303,8 @@ class Group:
         self._calls += 1
         call = f"{what} (call {self._calls})"
         own, raised = _attempt(compute)
+        if isinstance(own, _Failure):
+            own.error.details.setdefault("worker", self.names[self.rank])
         for rank, child in self._children.items():
             other_call, other = self._receive(child, rank)
             own = self._merge(own, other, merge, call, other_call, rank)
@@ -433,8 +442,21 @@ def join(*args: Any, **options: Any) -> Group:
     return group
 
 
-def leave() -> None:
-    """Leave the group, if this thread is in one."""
+def leave(error: BaseException | None = None) -> None:
+    """Leave the group, if this thread is in one.
+
+    Other processes get the error that made this one leave as the reason why they cannot
+    go on.
+    """
     group, _place.group = _place.group, None
-    if group is not None:
-        group.close()
+    if group is None:
+        return
+    # The reason why a group failed is known in all its processes.
+    if error is not None and not is_group_failure(error):
+        group.fail(f"{type(error).__name__}: {error}")
+    group.close()
+
+
+def is_group_failure(error: BaseException) -> bool:
+    """Return whether the error says that other processes are lost or have failed."""
+    return isinstance(error, HornbeamError) and error.code == ErrorCode.GROUP_FAILED

@@ -34,6 +34,7 @@ __all__ = [
     "align_part",
     "bin_external_part",
     "bin_matrix",
+    "bins_of",
     "join_fields",
     "part_of",
 ]
@@ -133,6 +134,10 @@ class OwnRows(BinnedRows):
         assert self.binned is not None
         return self.binned
 
+    def thresholds(self, splits: NDArray[Any]) -> Floats:
+        """Return the thresholds of splits, by the present cuts (`Cuts.thresholds`)."""
+        return self.own_bins.cuts.thresholds(splits)
+
     def bin_all(
         self,
         max_bin: int,
@@ -188,6 +193,20 @@ def bin_matrix(
     rows = OwnRows(group, part, data, data.cache_options)
     rows.bin_all(max_bin, n_threads, part.largest_weight)
     return rows.own_bins
+
+
+def bins_of(
+    group: Group, data: DMatrix, max_bin: int, nthread: int
+) -> DenseMatrix | ExternalMatrix:
+    """Return the bins of `data` as `bin_matrix` does, on the first call, and keep them.
+
+    Bins that the matrix has already are returned.
+    """
+    if not data.has_bins(max_bin):
+        data.use_bins(max_bin, bin_matrix(group, data, max_bin, nthread))
+    binned = data.binned(max_bin, nthread)
+    assert isinstance(binned, DenseMatrix | ExternalMatrix)
+    return binned
 
 
 def join_fields(

@@ -40,6 +40,7 @@ from hornbeam.distributed.group_matrix import (
     OwnRows,
     align_part,
     bin_matrix,
+    bins_of,
     join_fields,
     part_of,
 )
@@ -305,7 +306,7 @@ class GroupMarginCache(MarginCache):
             return rows
         rows = OwnRows(group, part, aligned, aligned.cache_options)
         if is_binned or aligned is data:
-            rows.binned = aligned.binned(p.bins(), p.nthread)  # type: ignore[assignment]
+            rows.binned = bins_of(group, aligned, p.bins(), p.nthread)
         else:
             rows.binned = bin_matrix(group, aligned, p.bins(), p.nthread)
         cuts = rows.own_bins.cuts
@@ -318,7 +319,8 @@ class GroupMarginCache(MarginCache):
             raise DataError(
                 "the processes have binned their rows by different cuts; make each "
                 f"{type(data).__name__} after the group is joined, in all processes in "
-                "the same order",
+                "the same order, and of hornbeam.QuantileDMatrix, which bins its own "
+                "rows only, a DMatrix instead",
                 code=ErrorCode.MAX_BIN_MISMATCH,
             )
         return rows
@@ -365,7 +367,7 @@ class GroupTraining(TrainingMargins):
         self._has_tree_bins = False
         binned = own.own_bins
         bins = binned.as_bins(learner.params.nthread)
-        features = PreparedFeatures(binned.cuts, bins, binned.is_float32)
+        features = PreparedFeatures(own, bins, binned.is_float32)
         super().__init__(learner, predictor, data, features, targets)
 
     def _create_backend(self, features: PreparedFeatures, margins: Floats) -> Backend:
@@ -383,6 +385,7 @@ class GroupTraining(TrainingMargins):
             spans=np.array([[0, self._own.part.first_row]]),
             cached_share=p.cached_share(),
             multi_output_columns=columns,
+            row_keys=self.data.info.row_key,
         )
         self._rows = GroupRows(
             self._own.group,
@@ -408,7 +411,7 @@ class GroupTraining(TrainingMargins):
             return None
         largest = max(weight for weight, _ in found)
         own.bin_all(p.bins(), p.nthread, largest, keep_features=True)
-        self.cuts, self._has_tree_bins = own.own_bins.cuts, True
+        self._has_tree_bins = True
         bins = own.own_bins.as_bins(p.nthread)
         assert isinstance(bins, DenseBins)
         rows.set_own_bins(bins)

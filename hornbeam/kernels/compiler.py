@@ -40,10 +40,12 @@ from numba.core.errors import NumbaError
 from numba.core.imputils import impl_ret_new_ref
 from numba.core.options import DefaultOptions
 from numba.core.registry import CPUDispatcher
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import IRLegalization, NativeLowering, NopythonRewrites
+from numba.core.untyped_passes import InlineClosureLikes
 from numba.extending import overload as numba_overload
 from numba.extending import typeof_impl
 
+from hornbeam.kernels.lowering import KernelLower
 from hornbeam.kernels.sources import FOLDER, sources_digest
 
 __all__ = [
@@ -81,6 +83,10 @@ class _KernelLibrary(JITCodeLibrary):
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        manager, builder = self._codegen._module_pass_manager()
+        manager.run(self._final_module, builder)
 
     def finalize(self) -> None:
         """Link all that the kernel calls; see Numba's method."""
@@ -167,6 +173,7 @@ class _LoadedPhase:
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerKernel(NativeLowering):
     _name = "hornbeam_lower_kernel"
+    lowering_class = KernelLower
     _library: type[_KernelLibrary] = _KernelLibrary
 
     def run_pass(self, state: Any) -> bool:
@@ -201,11 +208,15 @@ class _LowerPhase(_LowerKernel):
 
 
 def _passes(state: Any, lowering: type[NativeLowering]) -> list[Any]:
-    """Return Numba's passes, with another one for lowering."""
+    """Return Numba's passes, with another one for lowering.
+
+    Those are left out that rewrite closures and expressions of whole arrays.
+    """
     manager = DefaultPassBuilder.define_nopython_pipeline(state)
     manager.passes = [
         (lowering if step is NativeLowering else step, text)
         for step, text in manager.passes
+        if step not in (InlineClosureLikes, IRLegalization, NopythonRewrites)
     ]
     manager.finalize()
     return [manager]

@@ -27,6 +27,8 @@ __all__ = [
     "add_binned_linear_trees",
     "add_linear_leaves",
     "add_linear_trees",
+    "centre_features",
+    "list_path_features",
     "solve_leaves",
     "sum_products",
     "sum_values",
@@ -92,7 +94,34 @@ def _add_leaves(block, places, begin, output, values, nodes, margins):
             double[i] += leaf_value(row, values[place], terms, first, last)
 
 
-# Sums of leaves
+# Features and sums of leaves
+
+
+@kernel
+def list_path_features(
+    feature,  # (nodes,) int64: the numerical feature of a node's split, or -1
+    parent,  # (nodes,) int32; -1: none
+    leaves,  # (leaves,) int64: nodes
+    features,  # (leaves, most) int64, out: those nearest to the leaf first, then -1
+):
+    """Write the features on the paths to leaves; return how many a leaf has at most."""
+    largest = 0
+    for i in range(leaves.size):
+        own, count = features[i], 0
+        node = np.int64(parent[leaves[i]])
+        while node >= 0 and count < own.size:
+            found = feature[node]
+            is_new = found >= 0
+            for k in range(count):
+                is_new &= own[k] != found
+            if is_new:
+                own[count] = found
+                count += 1
+            node = np.int64(parent[node])
+        for k in range(count, own.size):
+            own[k] = -1
+        largest = max(largest, count)
+    return largest
 
 
 @kernel
@@ -105,7 +134,7 @@ def sum_values(
     hessians,  # (rows,) float32 or float64
     per_unit,  # 1 / unit of hessians
     columns,  # (leaves, features) int64: of the features of each leaf; then -1
-    spans,  # (columns, 2) float64: the least value, and 1 / the range
+    spans,  # (columns, 3) float64: the least value, the range, and 1 / the range
     sums,  # (threads, leaves, features, 2) int64, zeros in, out
     ranges,  # (threads, leaves, features, 2) float64, infinity and -infinity in, out
 ):
@@ -128,13 +157,55 @@ def sum_values(
                     break
                 value = np.float64(data[i, column])
                 if value == value:
-                    share = (value - spans[column, 0]) * spans[column, 1]
+                    share = (value - spans[column, 0]) * spans[column, 2]
                     own_sums[leaf, k, 0] += np.int64(np.rint(hessian * per_unit))
                     weighted = hessian * share * per_unit
                     own_sums[leaf, k, 1] += np.int64(np.rint(weighted))
                     own_ranges[leaf, k, 0] = min(own_ranges[leaf, k, 0], value)
                     own_ranges[leaf, k, 1] = max(own_ranges[leaf, k, 1], value)
         task = next_task(sync, 0)
+
+
+@kernel
+def centre_features(
+    sums,  # (threads, leaves, features, 2) int64: of `sum_values`
+    ranges,  # (threads, leaves, features, 2) float64: of `sum_values`
+    hessians_per_unit,
+    columns,  # (leaves, features) int64
+    spans,  # (columns, 3) float64: of `sum_values`
+    centred,  # (6, leaves, features) float64, out
+):
+    """Write where the values of the features of each leaf are.
+
+    The rows of `centred` are the sum of the hessians, the mean by hessians, the largest
+    distance from there and its inverse, and the ends of the range. All but the first
+    are 0 if the feature is missing or constant in the leaf.
+    """
+    for leaf in range(columns.shape[0]):
+        for k in range(columns.shape[1]):
+            total, product = np.int64(0), np.int64(0)
+            low, high = np.inf, -np.inf
+            for t in range(sums.shape[0]):
+                total += sums[t, leaf, k, 0]
+                product += sums[t, leaf, k, 1]
+                low = min(low, ranges[t, leaf, k, 0])
+                high = max(high, ranges[t, leaf, k, 1])
+            for row in range(centred.shape[0]):
+                centred[row, leaf, k] = 0.0
+            weight = np.float64(total) / hessians_per_unit
+            centred[0, leaf, k] = weight
+            if not weight > 0.0:
+                continue
+            column = columns[leaf, k]
+            share = np.float64(product) / hessians_per_unit / weight
+            centre = spans[column, 0] + spans[column, 1] * share
+            centre = min(max(centre, low), high)
+            radius = max(high - centre, centre - low)
+            inverse = 1.0 / radius
+            if 0.0 < inverse < np.inf:
+                centred[1, leaf, k], centred[2, leaf, k] = centre, radius
+                centred[3, leaf, k] = inverse
+                centred[4, leaf, k], centred[5, leaf, k] = low, high
 
 
 @kernel
@@ -149,7 +220,7 @@ def sum_products(
     gradients_per_unit,  # 1 / unit
     hessians_per_unit,
     columns,  # (leaves, features) int64: of the features of each leaf; then -1
-    scales,  # (leaves, features, 2) float64: centre, and 1 / the largest distance
+    centred,  # (6, leaves, features) float64: of `centre_features`
     distances,  # (threads, features) float64, scratch
     sums,  # (threads, leaves, cells) int64, zeros in, out
 ):
@@ -175,7 +246,7 @@ def sum_products(
                 if column < 0:
                     break
                 value = np.float64(data[i, column])
-                distance = (value - scales[leaf, k, 0]) * scales[leaf, k, 1]
+                distance = (value - centred[1, leaf, k]) * centred[3, leaf, k]
                 scaled[k] = distance if value == value else 0.0
                 cells[k] += np.int64(np.rint(gradient * scaled[k]))
                 weighted = hessian * scaled[k]

@@ -21,6 +21,8 @@ __all__ = [
     "draw_bits",
     "draw_by_size",
     "draw_columns",
+    "draw_keyed_by_size",
+    "draw_keyed_rows",
     "draw_rows",
     "draw_share",
     "weigh_rows",
@@ -120,6 +122,33 @@ def draw_rows(
 
 
 @inline
+def _keyed_bits(number, key):
+    """Return the 32 random bits of a row by its number, those of `draw_rows`."""
+    stream, purpose, seed = key
+    draw = maths.philox(number >> np.uint64(2), stream, purpose, seed)
+    return draw[np.int64(number & np.uint64(3))]
+
+
+@kernel
+def draw_keyed_rows(
+    thread_id,
+    n_threads,
+    sync,
+    numbers,  # (rows,) uint64: of each row
+    threshold,  # as for `draw_rows`
+    key,  # DrawKey
+    taken,  # (rows,) uint8, out
+):
+    """Write for each row whether it is in the sample, by numbers in any order."""
+    rows = taken.size
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        for row in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
+            taken[row] = _keyed_bits(numbers[row], key) < threshold
+        task = next_task(sync, 0)
+
+
+@inline
 def _size_class(gradients, hessians, row, weight):
     """Return the class of a row's magnitude, sqrt(g^2 + weight h^2) over outputs."""
     square = 0.0
@@ -149,6 +178,34 @@ def weigh_rows(
         task = next_task(sync, 0)
 
 
+@inline
+def _take_by_size(
+    bits,  # 32 random bits
+    row,
+    gradients,
+    hessians,
+    probability,
+    taken,
+    scaled_gradients,
+    scaled_hessians,
+):
+    """Draw one row; the other arguments are those of `draw_by_size`."""
+    weight, threshold, rest = probability
+    size = _size_class(gradients, hessians, row, weight)
+    lowest = np.int32(size << 15).view(np.float32)
+    share = np.float64(lowest) / threshold
+    if rest > 0.0 and share < 1.0:
+        share = rest
+    is_taken = share >= 1.0 or bits < share * 4294967296.0
+    factor = max(1.0, 1.0 / share) if is_taken else 0.0
+    taken[row] = is_taken
+    for k in range(gradients.shape[0]):
+        # NumPy multiplies a float32 by Python's floats in float32.
+        g, h = gradients[k, row], hessians[k, row]
+        scaled_gradients[k, row] = np.float64(g) * factor
+        scaled_hessians[k, row] = np.float64(h) * factor
+
+
 @kernel
 def draw_by_size(
     thread_id,
@@ -169,7 +226,6 @@ def draw_by_size(
     taken rows are divided by p, which makes their sums unbiased. The magnitude is the
     lower bound of the row's class.
     """
-    weight, threshold, rest = probability
     stream, purpose, seed = key
     rows = taken.size
     each = TASK_ROWS // 4
@@ -182,19 +238,48 @@ def draw_by_size(
             for lane in range(4):
                 row = 4 * quarter + lane - number
                 if 0 <= row < rows:
-                    size = _size_class(gradients, hessians, row, weight)
-                    lowest = np.int32(size << 15).view(np.float32)
-                    share = np.float64(lowest) / threshold
-                    if rest > 0.0 and share < 1.0:
-                        share = rest
-                    is_taken = share >= 1.0 or draw[lane] < share * 4294967296.0
-                    factor = max(1.0, 1.0 / share) if is_taken else 0.0
-                    taken[row] = is_taken
-                    for k in range(gradients.shape[0]):
-                        # NumPy multiplies a float32 by Python's floats in float32.
-                        g, h = gradients[k, row], hessians[k, row]
-                        scaled_gradients[k, row] = np.float64(g) * factor
-                        scaled_hessians[k, row] = np.float64(h) * factor
+                    _take_by_size(
+                        draw[lane],
+                        row,
+                        gradients,
+                        hessians,
+                        probability,
+                        taken,
+                        scaled_gradients,
+                        scaled_hessians,
+                    )
+        task = next_task(sync, 0)
+
+
+@kernel
+def draw_keyed_by_size(
+    thread_id,
+    n_threads,
+    sync,
+    numbers,  # (rows,) uint64: of each row
+    gradients,  # as for `draw_by_size`
+    hessians,
+    probability,
+    key,
+    taken,
+    scaled_gradients,
+    scaled_hessians,
+):
+    """Take rows as `draw_by_size` does, by numbers in any order."""
+    rows = taken.size
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < rows:
+        for row in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
+            _take_by_size(
+                _keyed_bits(numbers[row], key),
+                row,
+                gradients,
+                hessians,
+                probability,
+                taken,
+                scaled_gradients,
+                scaled_hessians,
+            )
         task = next_task(sync, 0)
 
 

@@ -15,9 +15,7 @@ from hornbeam.callbacks import (
 from hornbeam.callbacks import (
     LearningRateScheduler,
     TrainingCallback,
-)
-from hornbeam.callbacks import (
-    TrainingCheckPoint as _TrainingCheckPoint,
+    TrainingCheckPoint,
 )
 from hornbeam.callbacks.base import EvalsLog, Score
 from hornbeam.errors import DataError, ErrorCode, ParameterError
@@ -190,15 +188,3 @@ class EvaluationMonitor(TrainingCallback):
             return f"{score:.5f}"
         mean, deviation = score
         return f"{mean:.5f}+{deviation:.5f}" if self.show_stdv else f"{mean:.5f}"
-
-
-class TrainingCheckPoint(_TrainingCheckPoint):
-    """Save the model every `interval` rounds; in a group only worker 0 does.
-
-    The arguments are those of `hornbeam.TrainingCheckPoint`.
-    """
-
-    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
-        if get_rank() != 0:
-            return False
-        return super().after_iteration(model, epoch, evals_log)

@@ -262,12 +262,4 @@ class CommunicatorContext:
         return self.args
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: object) -> None:
-        group = active_group()
-        # The reason why a group failed is known in all its processes.
-        if group is not None and error is not None and not _is_known(error):
-            group.fail(f"{type(error).__name__}: {error}")
-        finalize()
-
-
-def _is_known(error: BaseException) -> bool:
-    return isinstance(error, XGBoostError) and error.code == ErrorCode.GROUP_FAILED
+        leave(error)

@@ -9,8 +9,8 @@ import pytest
 from parts import KINDS, N_ROWS, grow
 
 from hornbeam.backends.external import ExternalRows
-from hornbeam.backends.external_state import _spans_between
 from hornbeam.backends.memory_plan import MemoryPlan
+from hornbeam.backends.row_numbers import _spans_between
 from hornbeam.binning.layout import ExternalBins
 from hornbeam.external_memory.cache import open_or_build
 from hornbeam.kernels.jit import COMPILED

@@ -619,3 +619,17 @@ def test_parameters_from_json_may_be_lists(folder, model):
         line.split("\t") for line in hornbeam_says("inspect", model).splitlines()
     )
     assert said["eval_metric"] == str(config["eval_metric"])
+
+
+def test_plan_tells_what_a_cluster_needs():
+    size = "--rows", "1e9", "--features", 200, "--workers", 20
+    lines = dict(line.split("\t") for line in hornbeam_says("plan", *size).splitlines())
+    assert lines["workers"] == "20 of 16 threads"
+    assert lines["memory of a worker"].startswith("62.8 GB")
+    assert lines["a round"].startswith("2.28 s, most of it loops over rows")
+    too_little = hornbeam_says("plan", *size, "--engine", "ray", "--memory", 16)
+    assert "16 GB, which is too little: 80 workers hold all" in too_little
+    for option, value in (("--engine", "flink"), ("--rows", "0")):
+        done = command("plan", *size, option, value)
+        assert done.returncode == 2
+        assert option in done.stderr

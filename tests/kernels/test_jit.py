@@ -237,6 +237,7 @@ TWO = {
     "find_largest": "floats",
     "weigh_rows": "floats",
     "draw_by_size": "floats",
+    "draw_keyed_by_size": "floats",
     "quantise": "floats",
     "widen": "floats",
     "climb_rows": "floats",

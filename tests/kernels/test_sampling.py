@@ -16,6 +16,8 @@ from hornbeam.kernels.sampling import (
     draw_bits,
     draw_by_size,
     draw_columns,
+    draw_keyed_by_size,
+    draw_keyed_rows,
     draw_rows,
     draw_share,
     weigh_rows,
@@ -240,6 +242,31 @@ def test_sums_of_a_sample_by_magnitude_are_unbiased():
         sums[seed] = scaled.sum(axis=2)[:, 0]
     error = np.abs(sums.mean(axis=0) - [g.sum(), h.sum()])
     assert (error < 4 * sums.std(axis=0) / 200**0.5).all()
+
+
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_rows_are_drawn_by_their_numbers_in_any_order(n_threads):
+    rows = 2 * TASK_ROWS + 5 if n_threads > 1 else 90
+    order = np.random.default_rng(n_threads).permutation(rows)
+    first, g, h = 2**33 + 6, *gradients(rows, np.float32, 2)
+    numbers = (first + order).astype(np.uint64)
+    taken = np.full(rows, 9, np.uint8)
+    limit = int(0.4 * 2.0**32)
+    call(draw_keyed_rows, numbers, limit, key(3, 7), taken, n_threads=n_threads)
+    exact = sample(rows, 0.4, 3, 7, number=first)
+    np.testing.assert_array_equal(taken, exact[order])
+
+    found = []
+    for kernel, own, these in (
+        (draw_by_size, first, slice(None)),
+        (draw_keyed_by_size, numbers, order),
+    ):
+        drawn, scaled = np.full(rows, 9, np.uint8), np.full((2, 2, rows), np.nan)
+        given = np.ascontiguousarray(g[:, these]), np.ascontiguousarray(h[:, these])
+        by = GradientSampling(0.7, 0.5, 0.0), key(3, 7)
+        call(kernel, own, *given, *by, drawn, *scaled, n_threads=n_threads)
+        found.append(np.concatenate([drawn[None], *scaled]))
+    np.testing.assert_array_equal(found[1], found[0][:, order])
 
 
 #: The purpose of bootstrap draws.

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.opencl.devices import find_device
 from hornbeam.backends.opencl.rows import OpenCLRows
 from hornbeam.backends.opencl.split_rows import SplitRows
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import (
     DenseBins,
@@ -31,6 +32,7 @@ def create_device_rows(
     weights: Floats | None,
     margins: Floats,
     team: Team,
+    numbers: RowNumbers,
     multi_output_columns: int,
 ) -> Rows:
     """Return the rows on one device, or split between several.
@@ -39,7 +41,7 @@ def create_device_rows(
     ----------
     device
         What `find_device` takes, or several of these with ``+`` between them.
-    bins, targets, weights, margins, team, multi_output_columns
+    bins, targets, weights, margins, team, numbers, multi_output_columns
         As for `OpenCLRows`.
 
     Raises
@@ -53,12 +55,12 @@ def create_device_rows(
     devices = [find_device(name) for name in device.split("+")]
     state = targets, weights, margins, team
     if len(devices) == 1:
-        return OpenCLRows(own_bins, *state, devices[0], None, multi_output_columns)
+        return OpenCLRows(own_bins, *state, devices[0], numbers, multi_output_columns)
     if not isinstance(own_bins, DenseBins):
         raise _refused(device, "tree_method='approx' bins the rows for each tree")
     if multi_output_columns > 0:
         raise _refused(device, "multi_strategy='multi_output_tree' has several")
-    return SplitRows(own_bins, *state, devices)
+    return SplitRows(own_bins, *state, devices, numbers)
 
 
 def _for_device(

@@ -26,6 +26,7 @@ from hornbeam.backends.opencl.gradients import DeviceGradients
 from hornbeam.backends.opencl.mirror import Mirror
 from hornbeam.backends.opencl.partition import DevicePartition
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, check_memory, tiles_of
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.binning.layout import DenseBins, HistogramLayout, PerTreeBins
 from hornbeam.kernels.layout import BLOCK_ROWS
 from hornbeam.kernels.linear_leaves import NodeTerms
@@ -53,7 +54,7 @@ class OpenCLRows(MemoryRows):
         As for `MemoryRows`.
     device
         That the rows are on.
-    spans, multi_output_columns
+    numbers, multi_output_columns
         As for `MemoryRows`.
 
     Raises
@@ -73,13 +74,13 @@ class OpenCLRows(MemoryRows):
         margins: NDArray[Any],
         team: Team,
         device: Device,
-        spans: NDArray[np.int64] | None = None,
+        numbers: RowNumbers | None = None,
         multi_output_columns: int = 0,
     ) -> None:
         self._device = device
         self._queue: DeviceQueue | None = None
         state = targets, weights, margins, team
-        super().__init__(bins, *state, spans, multi_output_columns)
+        super().__init__(bins, *state, numbers, multi_output_columns)
         if self._queue is None:
             self._start()
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.opencl.devices import Device
 from hornbeam.backends.opencl.rows import OpenCLRows
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import DenseBins
 from hornbeam.kernels.team import Team
@@ -28,6 +29,8 @@ class SplitRows(Rows):
         As for `OpenCLRows`, of all rows.
     devices
         That the rows are on, in the order of the rows.
+    numbers
+        As for `OpenCLRows`, of all rows.
     """
 
     lookahead = OpenCLRows.lookahead
@@ -40,6 +43,7 @@ class SplitRows(Rows):
         margins: NDArray[Any],
         team: Team,
         devices: Sequence[Device],
+        numbers: RowNumbers,
     ) -> None:
         self.n_outputs, self.n_rows = margins.shape
         self.layout, self.n_features = bins.layout, bins.layout.n_features
@@ -58,7 +62,7 @@ class SplitRows(Rows):
                 np.ascontiguousarray(margins[:, run]),
                 team,
                 device,
-                np.array([[0, run.start]]),
+                numbers.between(run.start, run.stop),
             )
             for run, device in zip(self._runs, devices, strict=True)
         ]

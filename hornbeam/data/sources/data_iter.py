@@ -47,7 +47,8 @@ class DataIter(ABC):
 
         Its keyword arguments are those of ``DMatrix``: `data`, `label`,
         `weight`, `base_margin`, `group`, `qid`, `label_lower_bound`,
-        `label_upper_bound`, `feature_names`, `feature_types`, `feature_weights`.
+        `label_upper_bound`, `feature_names`, `feature_types`, `feature_weights`,
+        `row_key`.
         """
 
     @abstractmethod
@@ -113,6 +114,7 @@ class _Inbox:
         feature_names: Sequence[str] | None = None,
         feature_types: Sequence[str] | None = None,
         feature_weights: Any = None,
+        row_key: Any = None,
     ) -> None:
         """Set the next batch; the arguments are those of ``DMatrix``."""
         if places:
@@ -134,6 +136,7 @@ class _Inbox:
             "label_lower_bound": label_lower_bound,
             "label_upper_bound": label_upper_bound,
             "feature_weights": feature_weights,
+            "row_key": row_key,
         }
         given = {part: value for part, value in info.items() if value is not None}
         self.batch = Batch(data, given, feature_names, feature_types)

@@ -9,6 +9,7 @@ import numpy as np
 
 from hornbeam.data.categories import union
 from hornbeam.data.labels import FIELDS, read_numbers, read_whole, size_mismatch
+from hornbeam.data.row_keys import read_row_key
 from hornbeam.data.schema import Schema, listed, time_kind
 from hornbeam.data.table import ContentChecksum, Table
 from hornbeam.errors import DataError, ErrorCode
@@ -215,7 +216,7 @@ def _categorical(table: Table) -> list[int]:
 
 # Numbers of whole groups, or of the group of each row.
 GROUPS = ("group", "qid")
-PARTS = (*FIELDS, *GROUPS)
+PARTS = (*FIELDS, *GROUPS, "row_key")
 
 
 class FieldCollector:
@@ -267,7 +268,9 @@ class FieldCollector:
 
 
 def read_part(name: str, data: Any) -> np.ndarray:
-    """Return the values of a field as float64; those of groups as integers."""
+    """Return the values of a field as float64; those of groups and keys as integers."""
+    if name == "row_key":
+        return read_row_key(data, len(data))
     if name in GROUPS:
         return read_whole(data, name)
     values = read_numbers(data, FIELDS[name])

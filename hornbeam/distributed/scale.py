@@ -1,7 +1,8 @@
-"""A model of one round on a cluster: seconds of each part, from measured rates.
+"""A model of a training on a cluster: seconds of a round, memory and traffic.
 
-The model ignores slow workers, shared links, and overlap of the steps of a round,
-except of reading with building histograms and of receiving with adding.
+The seconds come from measured rates (docs/scale.md). The model ignores slow workers,
+shared links, and overlap of the steps of a round, except of reading with building
+histograms and of receiving with adding.
 """
 
 from __future__ import annotations
@@ -10,16 +11,36 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["EXCHANGES", "Cluster", "Job", "Rates", "Round", "estimate", "is_paged"]
+__all__ = [
+    "ENGINES",
+    "EXCHANGES",
+    "MEASURED",
+    "Cluster",
+    "Job",
+    "Memory",
+    "Rates",
+    "Round",
+    "estimate",
+    "exchange_of",
+    "is_paged",
+    "least_workers",
+    "memory_of",
+    "traffic_of",
+]
 
-#: Children of a worker in the tree, as in `hornbeam.dask.cluster`.
-_TREE_WIDTH = 4
+#: Children of a worker in the tree, and workers from which on there is one, as in
+#: `hornbeam.dask.cluster`.
+_TREE_WIDTH, _TREE_FROM = 4, 16
+#: Children of a process in a group's tree.
+_GROUP_WIDTH = 2
 #: Sums of gradients and of hessians, int64 each.
 _BYTES_PER_CELL = 16
 #: A row's label, margin, gradient, hessian, packed pair, two row numbers and a leaf.
 _BYTES_PER_ROW = 48
 #: Bytes of a bin index in memory, in two orders.
 _CODES_PER_CELL = 2
+#: Bytes of Python, packages and loaded kernels.
+_PROCESS_BYTES = 300e6
 
 
 @dataclass(frozen=True)
@@ -42,6 +63,21 @@ class Rates:
     """A call from one actor to another."""
     byte: float
     """A byte of an answer: packed, sent within one machine, unpacked, added up."""
+    group_hop: float = 0.06e-3
+    """A message from one process of a group to another."""
+
+
+#: Measured by ``python -m benchmarks.scale`` (docs/scale.md).
+MEASURED = Rates(
+    cell=0.67e-9,
+    move=2.0e-9,
+    row=18e-9,
+    bin=4.0e-9,
+    call=1.0e-3,
+    actor=0.24e-3,
+    hop=2.4e-3,
+    byte=0.70e-9,
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +88,17 @@ class Job:
     features: int
     bins: int = 256
     depth: int = 6
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row in memory while trees are grown: its bins and its state."""
+        cell_bytes = _CODES_PER_CELL * (1 if self.bins <= 256 else 2)
+        return cell_bytes * self.features + _BYTES_PER_ROW
+
+    @property
+    def histograms(self) -> float:
+        """Bytes of the histograms of a level and of the level above it."""
+        return 1.5 * 2**self.depth * self.features * self.bins * _BYTES_PER_CELL
 
     @property
     def exchanged(self) -> float:
@@ -115,11 +162,43 @@ class Round:
         return max(vars(self), key=lambda part: vars(self)[part])
 
 
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of memory of a worker."""
+
+    values: float
+    """The values of its rows, which the engine holds; until they are binned."""
+    rows: float
+    """Bins, and the state of its rows."""
+    histograms: float
+    """Histograms of a tree's nodes."""
+    process: float = _PROCESS_BYTES
+    """Python, packages and loaded kernels."""
+
+    @property
+    def most(self) -> float:
+        """The sum, which is reached while the rows are binned."""
+        return sum(vars(self).values())
+
+
+def memory_of(job: Job, workers: int, value_bytes: int = 4) -> Memory:
+    """Return the memory of a worker; `value_bytes` is that of a feature's value."""
+    rows = job.rows / workers
+    return Memory(
+        rows * job.features * value_bytes, rows * job.row_bytes, job.histograms
+    )
+
+
+def least_workers(job: Job, cluster: Cluster, value_bytes: int = 4) -> int:
+    """Return how many workers have the memory for the job."""
+    per_row = job.row_bytes + job.features * value_bytes
+    room = cluster.memory - job.histograms - _PROCESS_BYTES
+    return max(1, math.ceil(job.rows * per_row / room)) if room > 0 else 0
+
+
 def is_paged(job: Job, cluster: Cluster) -> bool:
     """Whether the bins do not fit into the memory of the workers."""
-    cell_bytes = _CODES_PER_CELL * (1 if job.bins <= 256 else 2)
-    per_row = cell_bytes * job.features + _BYTES_PER_ROW
-    return job.rows / cluster.workers * per_row > cluster.memory
+    return job.rows / cluster.workers * job.row_bytes > cluster.memory
 
 
 def _counting(job: Job, cluster: Cluster, rates: Rates) -> tuple[float, float]:
@@ -218,13 +297,46 @@ def _halving(job: Job, cluster: Cluster, rates: Rates) -> Parts:
     return _sliced(job, cluster, rates, (steps * rates.hop, received, 0))
 
 
+def _group(job: Job, cluster: Cluster, rates: Rates) -> Parts:
+    """The processes of a group add in a binary tree, and the sums go down it again."""
+    levels = cluster.workers.bit_length() - 1
+    messages = (job.depth + 1) * 2 * levels * rates.group_hop
+    received = levels * (_GROUP_WIDTH + 1) * job.exchanged
+    searching = job.searched * rates.bin / cluster.speed
+    return messages, received * _per_byte(cluster, rates), searching
+
+
 #: Methods to reduce histograms.
 EXCHANGES: dict[str, Callable[[Job, Cluster, Rates], Parts]] = {
     "star": _star,
     "tree": _tree,
     "slices": _slices,
     "halving": _halving,
+    "group": _group,
 }
+#: The engines of `exchange_of`.
+ENGINES = ("dask", "ray", "spark", "group")
+
+
+def exchange_of(engine: str, workers: int) -> str:
+    """Return the method by which an engine reduces histograms: of `EXCHANGES`."""
+    if engine != "dask":
+        return "group"
+    return "tree" if workers >= _TREE_FROM else "star"
+
+
+def traffic_of(job: Job, cluster: Cluster, exchange: str) -> float:
+    """Return the bytes that pass the busiest link in a round: "star", "tree", "group".
+
+    It is that of the client, of a worker in the tree, or of a process in the group's.
+    """
+    workers = cluster.workers
+    if exchange == "star":
+        return workers * job.exchanged
+    if exchange == "tree":
+        return (min(_TREE_WIDTH, workers) + 1) * job.exchanged
+    others = min(_GROUP_WIDTH + 1, workers - 1)
+    return 2 * others * job.exchanged
 
 
 def estimate(job: Job, cluster: Cluster, rates: Rates, exchange: str) -> Round:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import Call
@@ -86,19 +85,17 @@ class CustomObjective:
     ----------
     pickled
         The pickled function, loaded by actors, so that an error in loading is theirs.
+    loads
+        Loads it: the engine's function, by which objects of scripts can be pickled.
     """
 
     pickled: bytes
-
-    @classmethod
-    def of(cls, function: ObjectiveFunction) -> CustomObjective:
-        """Return the source of gradients of a function."""
-        return cls(dumps(function))
+    loads: Callable[[bytes], Any]
 
     def load(self) -> ObjectiveFunction:
         """Return the function; raise a `ParameterError` if it cannot be unpickled."""
         try:
-            function: ObjectiveFunction = loads(self.pickled)
+            function: ObjectiveFunction = self.loads(self.pickled)
         except Exception as error:
             raise ParameterError(
                 f"the custom objective cannot be loaded on a worker: {error}; "

@@ -1,0 +1,85 @@
+"""The state of a training between two rounds, by which it goes on elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.callbacks import CallbackContainer, EvalsLog, TrainingCallback
+from hornbeam.forest.model import Model
+from hornbeam.forest.model_file import encode
+
+__all__ = ["KeepState", "RunState"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A training after a round.
+
+    Attributes
+    ----------
+    epoch
+        The index of the round.
+    model
+        The model, as the bytes of a file.
+    parameters
+        The parameters, which callbacks may have changed.
+    callbacks
+        The history of metrics, and the states of callbacks.
+    """
+
+    epoch: int
+    model: bytes
+    parameters: dict[str, Any]
+    callbacks: dict[str, Any]
+
+
+class KeepState(TrainingCallback):
+    """Keep the state after the last whole round; begin with a state kept before.
+
+    Training then goes on as if it had not been interrupted.
+
+    Parameters
+    ----------
+    start
+        Of an interrupted training with the same data, parameters and callbacks; None:
+        training begins.
+    """
+
+    runs_last = True
+
+    def __init__(self, start: RunState | None = None) -> None:
+        self._start = start
+        self._container: CallbackContainer | None = None
+        self._last: tuple[int, Model, dict[str, Any]] | None = None
+
+    def join(self, container: CallbackContainer) -> None:
+        self._container = container
+
+    def before_training(self, model: Booster) -> Booster:
+        start = self._start
+        if start is not None:
+            assert self._container is not None
+            model.resume(start.model)
+            model.set_param(start.parameters)
+            self._container.resume(model, start.epoch, start.callbacks)
+        return model
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        # The copy shares the trees.
+        self._last = epoch, model.model.copy(), model.params.changed()
+        return False
+
+    def state(self) -> None:
+        """Nothing: this callback is no part of the states that it keeps."""
+
+    def kept(self) -> RunState | None:
+        """Return the state after the last whole round; None before the first one."""
+        if self._last is None:
+            return self._start
+        assert self._container is not None
+        epoch, model, parameters = self._last
+        return RunState(
+            epoch, encode(model, "ubj"), parameters, self._container.state()
+        )

@@ -1,0 +1,150 @@
+"""Callbacks that report metrics and checkpoints to Ray Train and Ray Tune."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import ray.train
+import ray.tune
+
+from hornbeam.boosting.booster import Booster
+from hornbeam.callbacks import EvalsLog, TrainingCallback
+from hornbeam.callbacks.base import mean_of
+from hornbeam.distributed import joined_group
+from hornbeam.errors import ErrorCode, ParameterError
+
+__all__ = ["RayTrainReportCallback", "TuneReportCheckpointCallback"]
+
+
+class _Report(TrainingCallback):
+    """Base of callbacks that report each round.
+
+    Parameters
+    ----------
+    metrics
+        Which metrics to report, such as ``"valid-rmse"``: one, several, or a mapping of
+        names to report to metrics; None: all.
+    filename
+        Of the model in a checkpoint; its ending is the format.
+    frequency
+        The number of rounds between two checkpoints; 0: none before the end.
+    checkpoint_at_end
+        Whether the model that training returns is a checkpoint, too.
+    results_postprocessing_fn
+        A function of the metrics of a round that returns those to report.
+    """
+
+    CHECKPOINT_NAME = "model.ubj"
+    runs_last = True
+
+    def __init__(
+        self,
+        metrics: str | Sequence[str] | Mapping[str, str] | None = None,
+        filename: str = CHECKPOINT_NAME,
+        frequency: int = 0,
+        checkpoint_at_end: bool = True,
+        results_postprocessing_fn: Callable[[dict[str, float]], dict[str, Any]]
+        | None = None,
+    ) -> None:
+        if frequency < 0:
+            raise ParameterError(
+                f"frequency must be 0 or more, not {frequency}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
+        self._metrics = [metrics] if isinstance(metrics, str) else metrics
+        self._filename = filename
+        self._frequency = frequency
+        self._checkpoint_at_end = checkpoint_at_end
+        self._postprocess = results_postprocessing_fn
+        self._latest: dict[str, Any] = {}
+        self._is_saved, self._rounds = False, 0
+
+    @classmethod
+    def get_model(cls, checkpoint: Any, filename: str = CHECKPOINT_NAME) -> Booster:
+        """Return the model of a checkpoint."""
+        with checkpoint.as_directory() as folder:
+            return Booster(model_file=os.path.join(folder, filename))
+
+    def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
+        self._latest = self._chosen(evals_log)
+        self._is_saved = self._frequency > 0 and (epoch + 1) % self._frequency == 0
+        self._send(model if self._is_saved else None)
+        return False
+
+    def after_training(self, model: Booster) -> Booster:
+        # Early stopping may return another model than that of the last round.
+        if self._checkpoint_at_end and not (self._is_saved and self._is_last(model)):
+            self._send(model)
+        return model
+
+    def _is_last(self, model: Booster) -> bool:
+        return model.num_boosted_rounds() == self._rounds
+
+    def _send(self, model: Booster | None) -> None:
+        """Report the latest metrics, and a model as a checkpoint."""
+        if model is not None:
+            self._rounds = model.num_boosted_rounds()
+        if model is None or not self._saves():
+            self._report(self._latest, None)
+            return
+        with TemporaryDirectory() as folder:
+            model.save_model(Path(folder, self._filename))
+            self._report(self._latest, ray.train.Checkpoint(folder))
+
+    def _chosen(self, evals_log: EvalsLog) -> dict[str, Any]:
+        found = {
+            f"{data}-{metric}": mean_of(scores[-1])
+            for data, metrics in evals_log.items()
+            for metric, scores in metrics.items()
+        }
+        if self._metrics is not None:
+            names = self._metrics
+            if not isinstance(names, Mapping):
+                names = {name: name for name in names}
+            for name in names.values():
+                if name not in found:
+                    raise ParameterError(
+                        f"a callback is to report the metric {name!r}, and there are "
+                        f"{list(found)}; see evals and eval_metric",
+                        code=ErrorCode.UNKNOWN_EVAL_METRIC,
+                        name=name,
+                    )
+            found = {shown: found[name] for shown, name in names.items()}
+        return found if self._postprocess is None else self._postprocess(found)
+
+    def _saves(self) -> bool:
+        """Return whether this process saves the models."""
+        return True
+
+    @abstractmethod
+    def _report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
+        """Report metrics, and a checkpoint or None."""
+
+
+class RayTrainReportCallback(_Report):
+    __doc__ = (_Report.__doc__ or "").replace(
+        "Base of callbacks that report each round.",
+        "Report each round to Ray Train; the first worker saves the checkpoints.",
+    )
+
+    def _saves(self) -> bool:
+        group = joined_group()
+        return group is None or group.rank == 0
+
+    def _report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
+        ray.train.report(metrics, checkpoint=checkpoint)
+
+
+class TuneReportCheckpointCallback(_Report):
+    __doc__ = (_Report.__doc__ or "").replace(
+        "Base of callbacks that report each round.",
+        "Report each round to Ray Tune, whose scheduler may stop the trial.",
+    )
+
+    def _report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
+        ray.tune.report(metrics, checkpoint=checkpoint)

@@ -1,0 +1,258 @@
+"""The columns of a Spark data frame that tasks read: features, labels and so on.
+
+The driver selects them under names of their own (`select`), so that a task needs no
+schema. Features are numeric columns, one array, or one vector; the latter two are read
+as runs of numbers, without a Python object for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col, unwrap_udt
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DecimalType,
+    FloatType,
+    IntegralType,
+    NumericType,
+    ShortType,
+    StringType,
+)
+
+from hornbeam.errors import DataError, ErrorCode
+
+__all__ = ["COLUMNS", "VECTOR", "Features", "Lists", "select_features", "select_fields"]
+
+#: The kinds of features.
+COLUMNS, ARRAY, VECTOR = "columns", "array", "vector"
+#: The name of a column of features, with its number or its part behind it.
+_FEATURE = "hornbeam_x"
+#: The parts of a vector; dense ones have neither size nor indices.
+_PARTS = ("type", "size", "indices", "values")
+_SPARSE = 0
+#: The columns that are selected as integers or booleans, and not as doubles.
+_TYPES = {"qid": "long", "validation": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Lists of numbers, one for each row, one after another.
+
+    Attributes
+    ----------
+    values
+        Of all rows.
+    lengths
+        (rows,): of each list.
+    """
+
+    values: npt.NDArray[Any]
+    lengths: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """How tasks find the features in the columns that the driver has selected.
+
+    Attributes
+    ----------
+    kind
+        ``"columns"``, ``"array"`` or ``"vector"``.
+    names
+        Of the features; None: they have none.
+    is_sparse
+        Whether vectors become a sparse matrix, in which zeros are missing.
+    """
+
+    kind: str
+    names: tuple[str, ...] | None
+    is_sparse: bool = False
+
+    @property
+    def selected(self) -> list[str]:
+        """The names of the columns that were selected."""
+        if self.kind == COLUMNS:
+            assert self.names is not None
+            return [f"{_FEATURE}_{number}" for number in range(len(self.names))]
+        parts = _PARTS if self.kind == VECTOR else ("values",)
+        return [f"{_FEATURE}_{part}" for part in parts]
+
+    def matrix(self, lists: Mapping[str, Any]) -> Any:
+        """Return the matrix, (rows, features), of an array or a vector.
+
+        `lists` are those of the columns of `selected`: `Lists`, or an array of the
+        types and sizes of vectors.
+        """
+        values: Lists = lists[f"{_FEATURE}_values"]
+        if self.kind == ARRAY:
+            return values.values.reshape(-1, _common_width(values.lengths))
+        kinds = lists[f"{_FEATURE}_type"]
+        dense = kinds != _SPARSE
+        sizes = lists[f"{_FEATURE}_size"]
+        width = _common_width(np.where(dense, values.lengths, sizes).astype(np.int64))
+        if dense.all() and not self.is_sparse:
+            return values.values.reshape(-1, width)
+        rows = np.repeat(np.arange(len(kinds)), values.lengths)
+        of_dense = np.repeat(dense, values.lengths)
+        starts = np.cumsum(values.lengths) - values.lengths
+        columns = np.arange(len(rows)) - np.repeat(starts, values.lengths)
+        columns[~of_dense] = lists[f"{_FEATURE}_indices"].values
+        if not self.is_sparse:
+            matrix = np.zeros((len(kinds), width), values.values.dtype)
+            matrix[rows, columns] = values.values
+            return matrix
+        from scipy.sparse import csr_matrix
+
+        stored = values.values != 0.0
+        entries = values.values[stored], (rows[stored], columns[stored])
+        return csr_matrix(entries, shape=(len(kinds), width))
+
+
+def _common_width(widths: npt.NDArray[np.int64]) -> int:
+    if not widths.size:
+        return 0
+    odd = np.flatnonzero(widths != widths[0])
+    if odd.size:
+        raise DataError(
+            f"the features of a row have {widths[odd[0]]} numbers, and those of the "
+            f"row before it {widths[odd[0] - 1]}; give each row the same number, and "
+            "drop rows without features",
+            code=ErrorCode.FEATURE_COUNT_MISMATCH,
+        )
+    return int(widths[0])
+
+
+def select_features(
+    dataset: DataFrame,
+    given: str | Sequence[str],
+    feature_names: Sequence[str] | None,
+    *,
+    single: bool,
+    sparse: bool,
+) -> tuple[list[Column], Features]:
+    """Return the columns of the features to select, and how tasks find them there.
+
+    Parameters
+    ----------
+    dataset
+        That they are in.
+    given
+        One column with arrays or vectors, or the names of numeric columns.
+    feature_names
+        Names of the features, instead of those of columns.
+    single
+        Whether features are float32; otherwise doubles stay doubles.
+    sparse
+        Whether vectors become a sparse matrix.
+    """
+    names = None if feature_names is None else tuple(feature_names)
+    if not isinstance(given, str):
+        columns = [
+            col(f"`{name}`").cast(_number(dataset, name, single))
+            for name in map(str, given)
+        ]
+        features = Features(COLUMNS, names or tuple(map(str, given)))
+        if len(features.names or ()) != len(columns):
+            raise DataError(
+                f"feature_names has {len(features.names or ())} names for "
+                f"{len(columns)} columns; give one for each",
+                code=ErrorCode.SCHEMA_LENGTH_MISMATCH,
+            )
+        return _aliased(columns, features), features
+    kind = _type_of(dataset, given)
+    column = col(f"`{given}`")
+    number = "float" if single else "double"
+    if isinstance(kind, VectorUDT):
+        vector = unwrap_udt(column)
+        parts = [vector[part] for part in _PARTS]
+        if single:
+            parts[-1] = parts[-1].cast("array<float>")
+        features = Features(VECTOR, names, sparse)
+        return _aliased(parts, features), features
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
+        if isinstance(kind.elementType, FloatType | ByteType | ShortType):
+            number = "float"
+        features = Features(ARRAY, names)
+        return _aliased([column.cast(f"array<{number}>")], features), features
+    raise DataError(
+        f"the features column {given!r} holds {kind.simpleString()}; it must hold "
+        "vectors or arrays of numbers: pass a list of numeric columns as features_col, "
+        "or assemble them with pyspark.ml.feature.VectorAssembler",
+        code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
+    )
+
+
+def _aliased(columns: Sequence[Column], features: Features) -> list[Column]:
+    return [
+        column.alias(name)
+        for column, name in zip(columns, features.selected, strict=True)
+    ]
+
+
+def select_fields(dataset: DataFrame, names: Mapping[str, str]) -> list[Column]:
+    """Return the columns of labels, weights and so on to select, under their names.
+
+    `names` are those of the columns of the dataset, by the names of the fields.
+    """
+    found = []
+    for field, name in names.items():
+        kind = _type_of(dataset, name)
+        column = col(f"`{name}`")
+        if field == "row_key":
+            _check(field, name, kind, (IntegralType, StringType), "integers or text")
+        elif field == "validation":
+            _check(field, name, kind, (BooleanType,), "booleans")
+        elif field == "base_margin" and isinstance(kind, ArrayType):
+            column = column.cast("array<double>")
+        else:
+            _check(field, name, kind, (NumericType, BooleanType), "numbers")
+            column = column.cast(_TYPES.get(field, "double"))
+        found.append(column.alias(field))
+    return found
+
+
+def _check(
+    field: str, name: str, kind: DataType, kinds: tuple[type, ...], wanted: str
+) -> None:
+    if not isinstance(kind, kinds):
+        advice = ": encode classes with pyspark.ml.feature.StringIndexer"
+        raise DataError(
+            f"the {field} column {name!r} holds {kind.simpleString()}; it must hold "
+            f"{wanted}{advice if field == 'label' else ''}",
+            code=ErrorCode.META_INFO_NOT_NUMERIC,
+        )
+
+
+def _number(dataset: DataFrame, name: str, single: bool) -> str:
+    """Return the type in which the numbers of a column are exact, or float32."""
+    kind = _type_of(dataset, name)
+    if not isinstance(kind, NumericType | BooleanType):
+        raise DataError(
+            f"the feature column {name!r} holds {kind.simpleString()}; features must "
+            "be numbers: encode text with pyspark.ml.feature.StringIndexer and name "
+            "its type 'c' in feature_types",
+            code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
+        )
+    narrow = FloatType | ByteType | ShortType | BooleanType
+    is_narrow = isinstance(kind, narrow) and not isinstance(kind, DecimalType)
+    return "float" if single or is_narrow else "double"
+
+
+def _type_of(dataset: DataFrame, name: str) -> DataType:
+    if name not in dataset.columns:
+        raise DataError(
+            f"there is no column {name!r} in the data frame; it has "
+            f"{', '.join(map(repr, dataset.columns))}",
+            code=ErrorCode.COLUMN_NOT_FOUND,
+        )
+    return dataset.schema[name].dataType

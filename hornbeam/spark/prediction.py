@@ -1,0 +1,200 @@
+"""Predictions of a Spark data frame: an Arrow UDF, with the model broadcast once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.ml.functions import array_to_vector
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col, struct
+from pyspark.sql.pandas.functions import arrow_udf
+
+from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.kernels.team import lease
+from hornbeam.spark.columns import Features
+from hornbeam.spark.rows import Rows, read_rows
+
+__all__ = ["Prediction", "add_predictions", "predict_udf"]
+
+#: Holds the result of the UDF until its fields are columns.
+_RESULT = "hornbeam_predictions"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the UDF predicts.
+
+    Attributes
+    ----------
+    library
+        The module of the booster.
+    features, fields
+        The columns.
+    is_classifier
+        Whether margins and probabilities of classes are predicted, too.
+    with_contrib
+        Whether the contributions of features are.
+    missing, iteration_range
+        As for `Booster.inplace_predict`.
+    """
+
+    library: str
+    features: Features
+    fields: tuple[str, ...]
+    is_classifier: bool
+    with_contrib: bool
+    missing: float
+    iteration_range: tuple[int, int]
+
+    @property
+    def schema(self) -> str:
+        """The type of the result."""
+        found = ["prediction double"]
+        if self.is_classifier:
+            found += ["raw array<double>", "probability array<double>"]
+        if self.with_contrib:
+            nested = "array<array<double>>" if self.is_classifier else "array<double>"
+            found.append(f"contrib {nested}")
+        return ", ".join(found)
+
+
+#: The booster that this process has read last, by the digest of its model.
+_last: dict[str, Any] = {}
+
+
+def _booster(library: str, model: Any, digest: str) -> Any:
+    """Return the booster, which a process reads once."""
+    key = f"{library} {digest}"
+    if key not in _last:
+        _last.clear()
+        _last[key] = import_module(library).Booster(model_file=bytearray(model.value))
+    return _last[key]
+
+
+def predict_udf(plan: Prediction, model: Any, digest: str) -> Any:
+    """Return the UDF of a struct of columns.
+
+    Parameters
+    ----------
+    plan
+        What to predict.
+    model
+        The broadcast bytes of the model.
+    digest
+        Of the model.
+    """
+
+    def predict(structs: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        booster = _booster(plan.library, model, digest)
+        context = TaskContext.get()
+        booster.set_param({"nthread": 1 if context is None else context.cpus()})
+        for columns in structs:
+            batch = pa.RecordBatch.from_struct_array(columns)
+            yield _predict(
+                plan, booster, read_rows([batch], plan.features, plan.fields)
+            )
+
+    return arrow_udf(predict, plan.schema)  # type: ignore[call-overload]
+
+
+def _predict(plan: Prediction, booster: Any, rows: Rows) -> pa.Array:
+    options = {"iteration_range": plan.iteration_range}
+    features, n_rows = rows.array(), rows.shape[0]
+    predicted = booster.inplace_predict(
+        features,
+        predict_type="margin" if plan.is_classifier else "value",
+        missing=plan.missing,
+        validate_features=False,
+        **rows.fields,
+        **options,
+    )
+    found: dict[str, npt.NDArray[Any]] = {}
+    if plan.is_classifier:
+        raw, probability = _of_classes(booster, predicted)
+        found["prediction"] = probability.argmax(axis=1)
+        found |= {"raw": raw, "probability": probability}
+    elif predicted.size == n_rows:
+        found["prediction"] = predicted.reshape(n_rows)
+    else:
+        raise ParameterError(
+            f"the model predicts {predicted.size // n_rows} numbers for a row, and the "
+            "prediction column has one; use get_booster().predict",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
+    if plan.with_contrib:
+        matrix = import_module(plan.library).DMatrix(
+            features,
+            feature_names=booster.feature_names,
+            feature_types=booster.feature_types,
+            missing=plan.missing,
+            **rows.fields,
+        )
+        found["contrib"] = booster.predict(
+            matrix, pred_contribs=True, strict_shape=plan.is_classifier, **options
+        )
+    arrays = [_lists(values.astype(float)) for values in found.values()]
+    return pa.StructArray.from_arrays(arrays, names=list(found))
+
+
+def _lists(values: npt.NDArray[np.float64]) -> pa.Array:
+    """Return an Arrow array of an array, with a list for each row of it."""
+    found = pa.array(values.reshape(-1))
+    for axis in range(values.ndim - 1, 0, -1):
+        size = values.shape[axis]
+        offsets = np.arange(0, len(found) + 1, size, dtype=np.int32)
+        found = pa.ListArray.from_arrays(pa.array(offsets), found)
+    return found
+
+
+def _of_classes(
+    booster: Any, margins: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the margins and the probabilities of each class."""
+    objective = booster.objective
+    columns = margins.reshape(len(margins), -1)
+    compute = objective.to_output
+    if objective.has_probabilities:
+        compute = objective.class_probabilities
+    with lease(booster.params.nthread) as team:
+        values = compute(team, columns.astype(np.float32)).reshape(len(margins), -1)
+    if values.shape[1] > 1:
+        return columns, values
+    positive = values[:, 0].astype(float)
+    pairs = np.concatenate([-columns, columns], axis=1)
+    return pairs, np.stack([1.0 - positive, positive], axis=1)
+
+
+def add_predictions(
+    dataset: DataFrame,
+    inputs: list[Column],
+    udf: Callable[..., Column],
+    outputs: dict[str, str],
+) -> DataFrame:
+    """Return the dataset with columns of predictions.
+
+    Parameters
+    ----------
+    dataset
+        The rows.
+    inputs
+        The columns of the UDF.
+    udf
+        Of `predict_udf`.
+    outputs
+        The name of each column by the field of the result; those of vectors begin with
+        ``+``.
+    """
+    found = dataset.withColumn(_RESULT, udf(struct(*inputs)))
+    for field, name in outputs.items():
+        column = col(_RESULT)[field.removeprefix("+")]
+        if field.startswith("+"):
+            column = array_to_vector(column)
+        found = found.withColumn(name, column)
+    return found.drop(_RESULT)

@@ -1,0 +1,229 @@
+"""The barrier stage that trains: the driver's side."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import rand
+
+from hornbeam import errors
+from hornbeam.errors import (
+    ClusterError,
+    DataError,
+    ErrorCode,
+    HornbeamError,
+    ParameterError,
+)
+from hornbeam.spark.coordinator import Coordinator
+from hornbeam.spark.task import RESULT_SCHEMA, Task, run_task
+
+__all__ = ["arrange", "connections", "run_stage"]
+
+#: Settings of connections: XGBoost's names and defaults.
+_CONNECTIONS: dict[str, Any] = {
+    "retry": 3,
+    "timeout": 300,
+    "tracker_host_ip": None,
+    "tracker_port": 0,
+    "tracker_timeout": 0,
+}
+#: Seconds between two looks at the number of slots.
+_LOOK_INTERVAL = 0.5
+#: Seconds for executors to register, if the session does not say.
+_REGISTERED_TIMEOUT = 30.0
+#: In Spark's error for operations that a barrier stage cannot contain.
+_CHAIN = "Barrier execution mode does not allow the following pattern"
+_DESCRIPTION = "spark.job.description"
+
+
+def connections(given: Any) -> dict[str, Any]:
+    """Return the settings of connections from a dict, or from XGBoost's Config."""
+    found = given if isinstance(given, Mapping) else vars(given or object)
+    found = {name: found[name] for name in found if not name.startswith("_")}
+    known = {**_CONNECTIONS, "worker_port": None}
+    for name, value in found.items():
+        if name not in known:
+            raise ParameterError(
+                f"coll_cfg has no setting {name!r}; it has {', '.join(known)}",
+                code=ErrorCode.UNKNOWN_PARAMETER,
+            )
+        if value is not None:
+            known[name] = value
+    return known
+
+
+def arrange(
+    dataset: DataFrame,
+    num_workers: int,
+    *,
+    force: bool,
+    random: bool,
+    qid: str | None,
+) -> DataFrame:
+    """Return the rows in as many partitions as there are workers.
+
+    Rows of a query group come to one partition.
+    """
+    if qid is not None:
+        return dataset.repartitionByRange(num_workers, qid)
+    if not force and dataset.rdd.getNumPartitions() == num_workers:
+        return dataset
+    if random:
+        return dataset.repartition(num_workers, rand(1))
+    return dataset.repartition(num_workers)
+
+
+def run_stage(
+    dataset: DataFrame, task: Task, num_workers: int, coll: Mapping[str, Any], name: str
+) -> dict[str, bytes]:
+    """Run a task in each partition; return the results by kind.
+
+    Parameters
+    ----------
+    dataset
+        The selected columns, in partitions for the workers.
+    task
+        Without the address of the coordinator, which the stage adds if `task` has
+        checkpoints.
+    num_workers
+        The number of tasks that have to run at a time.
+    coll
+        The settings of connections.
+    name
+        Of the estimator, for Spark's pages.
+    """
+    spark = dataset.sparkSession
+    _check_slots(spark, num_workers)
+    host = coll["tracker_host_ip"] or str(spark.conf.get("spark.driver.host"))
+    with_driver = task.coordinator is not None
+    coordinator: Any = nullcontext()
+    if with_driver:
+        coordinator = Coordinator(host, coll["tracker_port"], coll["tracker_timeout"])
+        task = replace(task, coordinator=coordinator.address)
+    text = f"{name}: train {task.num_boost_round} rounds on {num_workers} workers"
+    with coordinator, _described(spark, text):
+        try:
+            try:
+                cells = _collect(dataset, task)
+            except Py4JJavaError as error:
+                if _CHAIN not in str(error):
+                    raise
+                # Such as a union, which a stage of its own can end with.
+                cells = _collect(dataset.repartition(num_workers), task)
+        except (PySparkException, Py4JJavaError) as error:
+            raise _failed(error, coordinator if with_driver else None) from error
+    results: dict[str, bytes] = defaultdict(bytes)
+    raised = [json.loads(cell.data) for cell in cells if cell.kind == "error"]
+    if raised:
+        raise _first_of(raised)
+    if not cells:  # Spark has no partitions for a table that it knows to be empty
+        raise DataError(
+            "the data frame has no rows to learn from; at least one must be there",
+            code=ErrorCode.EMPTY_DATA,
+        )
+    for cell in cells:
+        results[cell.kind] += bytes(cell.data)
+    return results
+
+
+def _collect(dataset: DataFrame, task: Task) -> list[Any]:
+    """Return the results of the tasks.
+
+    Spark tries only barrier stages again whose results go through a shuffle.
+    """
+    stage = dataset.mapInArrow(partial(run_task, task), RESULT_SCHEMA, barrier=True)
+    return stage.repartition(1).collect()
+
+
+@contextmanager
+def _described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Give jobs a description on Spark's pages."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
+
+
+def _check_slots(spark: SparkSession, num_workers: int) -> None:
+    """Raise a `ClusterError` if tasks of a barrier stage could not run at a time.
+
+    Spark itself would wait for ten minutes.
+    """
+    java = spark.sparkContext._jsc.sc()
+    profile = java.resourceProfileManager().defaultResourceProfile()
+    deadline = time.monotonic() + (0.0 if java.isLocal() else _patience(spark))
+    while (slots := java.maxNumConcurrentTasks(profile)) < num_workers:
+        if time.monotonic() > deadline:
+            cpus = spark.conf.get("spark.task.cpus", "1")
+            raise ClusterError(
+                f"num_workers={num_workers} tasks have to run at a time, and Spark has "
+                f"slots for {slots} (with spark.task.cpus={cpus}); lower num_workers, "
+                "or give the application more executors or cores",
+                code=ErrorCode.TOO_FEW_SLOTS,
+            )
+        time.sleep(_LOOK_INTERVAL)
+
+
+def _patience(spark: SparkSession) -> float:
+    given = spark.conf.get("spark.scheduler.maxRegisteredResourcesWaitingTime", "")
+    text = str(given)
+    return (
+        float(text[:-1])
+        if text[:-1].isdigit() and text.endswith("s")
+        else (_REGISTERED_TIMEOUT)
+    )
+
+
+def _first_of(raised: list[dict[str, Any]]) -> Exception:
+    """Return the error that the tasks report, from the one where it occurred."""
+    own = [facts for facts in raised if facts["code"] != ErrorCode.GROUP_FAILED]
+    facts = (own or raised)[0]
+    text = f"{facts['text']} (in {facts['worker']})"
+    kind = getattr(errors, facts["type"], None)
+    if isinstance(kind, type) and issubclass(kind, HornbeamError):
+        return kind(text, code=ErrorCode(facts["code"]), worker=facts["worker"])
+    if facts["code"] is not None:  # of XGBoost's names
+        return HornbeamError(
+            text, code=ErrorCode(facts["code"]), worker=facts["worker"]
+        )
+    return ClusterError(
+        f"{facts['type']} in {facts['worker']}: {facts['text']}\n{facts['traceback']}",
+        code=ErrorCode.CLUSTER_FAILURE,
+        worker=facts["worker"],
+    )
+
+
+def _failed(error: Exception, coordinator: Coordinator | None) -> ClusterError:
+    """Return the error for a stage that failed in all attempts."""
+    text = str(error)
+    missing = re.search(r"No module named '(\w+)|needs the package '(\w+)", text)
+    if missing is not None:
+        return ClusterError(
+            f"the Python of Spark's workers has no package "
+            f'{missing[1] or missing[2]!r}; install "hornbeam[spark]" there, or name '
+            "a Python that has it: spark.pyspark.python, or PYSPARK_PYTHON",
+            code=ErrorCode.MISSING_EXTRA,
+        )
+    reason = coordinator.failure if coordinator is not None else None
+    if reason is None:
+        raised = re.findall(r"(?m)^(?:[a-z]\w*\.)*(\w+(?:Error|Exception): .*)", text)
+        reason = raised[0] if raised else text.strip().partition("\n")[0]
+    return ClusterError(
+        f"the stage of training failed in each of Spark's attempts: {reason}; see the "
+        "logs of its executors, and spark.stage.maxConsecutiveAttempts",
+        code=ErrorCode.WORKERS_LOST,
+    )

@@ -1,0 +1,454 @@
+"""What each task of a training stage does: reads its rows, joins the group, trains.
+
+A lost process fails the task, and Spark tries the stage again. All other errors are
+results, which the driver raises: they would come again in every attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import BarrierTaskContext
+
+from hornbeam.callbacks.checkpoint import TrainingCheckPoint
+from hornbeam.distributed.group import Group, is_group_failure, join, leave
+from hornbeam.distributed.tracker import Tracker
+from hornbeam.errors import DataError, ErrorCode, HornbeamError
+from hornbeam.params import Parameters
+from hornbeam.spark.columns import Features
+from hornbeam.spark.coordinator import Address, DriverLink
+from hornbeam.spark.rows import Rows, read_rows
+
+if TYPE_CHECKING:
+    from hornbeam.callbacks import EvalsLog
+    from hornbeam.data.dmatrix import DMatrix
+
+__all__ = ["RESULT_SCHEMA", "Result", "Task", "run_task"]
+
+#: The columns of a result, for Spark.
+RESULT_SCHEMA = "kind string, data binary"
+#: In errors of a group that has lost a process.
+_LOSSES = "was lost|sent nothing|tracker ended"
+#: The most classes: there are as many trees in a round.
+_MOST_CLASSES = 10_000
+#: The parameters of row samples.
+_SAMPLING = ("subsample", "sampling_method", "top_rate", "other_rate")
+#: The size up to which a batch of a result is one cell.
+_CELL_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task needs to know.
+
+    Attributes
+    ----------
+    library
+        The module that trains: ``"hornbeam"`` or ``"hornbeam.xgboost"``.
+    coordinator
+        Of the driver; None: the first task has the tracker, and there are no
+        checkpoints.
+    features, fields
+        The columns of the batches.
+    params, num_boost_round, options
+        The arguments of `train`.
+    matrix_options
+        Those of `DMatrix` that are not columns.
+    is_classifier
+        Whether labels are the classes 0, 1, 2, ...
+    evaluates_training
+        Whether the metrics of the training rows are computed, too.
+    checkpoint_interval
+        Rounds between two checkpoints; 0: none.
+    retries, timeout
+        As for `Group`.
+    """
+
+    library: str
+    coordinator: Address | None
+    features: Features
+    fields: tuple[str, ...]
+    params: Mapping[str, Any]
+    num_boost_round: int
+    options: Mapping[str, Any]
+    matrix_options: Mapping[str, Any]
+    is_classifier: bool
+    evaluates_training: bool
+    checkpoint_interval: int
+    retries: int
+    timeout: float | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a task, in cells that Spark collects.
+
+    Attributes
+    ----------
+    kind
+        ``"model"``, ``"history"`` or ``"error"``.
+    data
+        The bytes of the model, or JSON.
+    """
+
+    kind: str
+    data: bytes
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the cells."""
+        for start in range(0, max(1, len(self.data)), _CELL_BYTES):
+            part = self.data[start : start + _CELL_BYTES]
+            yield pa.RecordBatch.from_pydict({"kind": [self.kind], "data": [part]})
+
+
+def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Train with the other tasks; yield the model in the first task.
+
+    Parameters
+    ----------
+    task
+        The same in all tasks.
+    batches
+        Of the rows of this one.
+    """
+    context = BarrierTaskContext.get()
+    worker = f"task {context.partitionId()}"
+    with ThreadPoolExecutor(1) as thread:
+        # An exchange takes a second: meanwhile rows are read.
+        meeting = thread.submit(_meet, task, context)
+        read = _attempt(lambda: read_rows(batches, task.features, task.fields))
+        with meeting.result() as place:
+            try:
+                for result in _train(task, place, read, context.cpus()):
+                    yield from result.batches()
+            except Exception as error:
+                leave(error)
+                if _is_loss(error):
+                    raise
+                context.barrier()  # all tasks end with results, or none does
+                yield from _error(error, worker).batches()
+            finally:
+                leave()
+
+
+def _is_loss(error: Exception) -> bool:
+    """Return whether another process was lost, so that Spark has to try again.
+
+    If some tasks of a barrier stage succeed, Spark only repeats the others, which then
+    wait for ever: so this one must not succeed either.
+    """
+    return is_group_failure(error) and re.search(_LOSSES, str(error)) is not None
+
+
+def _attempt(compute: Callable[[], Rows]) -> Callable[[], Rows]:
+    """Return a function that returns the result, or raises the error."""
+    try:
+        rows = compute()
+    except Exception as error:
+        caught = error
+
+        def fail() -> Rows:
+            raise caught
+
+        return fail
+    return lambda: rows
+
+
+def _error(error: Exception, worker: str) -> Result:
+    """Return an error as the driver raises it."""
+    facts = {
+        "type": type(error).__name__,
+        "text": str(error),
+        "code": error.code if isinstance(error, HornbeamError) else None,
+        "worker": worker,
+    }
+    if isinstance(error, HornbeamError):
+        facts["worker"] = error.details.get("worker", worker)
+    else:
+        facts["traceback"] = "".join(traceback.format_exception(error))
+    return Result("error", json.dumps(facts).encode())
+
+
+# The meeting of the tasks of an attempt
+
+
+class _Place:
+    """What a task knows once all have met: a context manager.
+
+    Attributes
+    ----------
+    tracker
+        The address of the tracker of this attempt.
+    name
+        Of the task, in the order of ranks.
+    checkpoint
+        The files of the last checkpoint, in the first task.
+    link
+        The connection to the driver, in the first task.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tracker: Address,
+        checkpoint: dict[str, bytes],
+        link: DriverLink | None,
+        own_tracker: Tracker | None,
+    ) -> None:
+        self.name, self.tracker, self.checkpoint = name, tracker, checkpoint
+        self.link, self._own_tracker = link, own_tracker
+
+    def __enter__(self) -> _Place:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.link is not None:
+            self.link.close()
+        if self._own_tracker is not None:
+            self._own_tracker.wait(10.0)
+            self._own_tracker.close("the training has ended")
+
+
+def _meet(task: Task, context: BarrierTaskContext) -> _Place:
+    """Exchange the address of the tracker with the tasks of this attempt."""
+    infos = context.getTaskInfos()
+    link = own_tracker = address = None
+    checkpoint: dict[str, bytes] = {}
+    if context.partitionId() == 0:
+        if task.coordinator is not None:
+            link = DriverLink(task.coordinator)
+            address, checkpoint = link.begin(len(infos))
+        else:
+            host = infos[0].address.rpartition(":")[0]
+            own_tracker = Tracker(
+                len(infos), host, by_task=True, timeout=task.timeout or 0
+            )
+            own_tracker.start()
+            address = Address(own_tracker.host, own_tracker.port, own_tracker.token)
+    message = ""
+    if address is not None:
+        message = json.dumps([address.host, address.port, address.token])
+    found = context.allGather(message)
+    name = f"{context.partitionId():06d}"
+    return _Place(name, Address(*json.loads(found[0])), checkpoint, link, own_tracker)
+
+
+# Training
+
+
+def _train(
+    task: Task, place: _Place, read: Callable[[], Rows], n_threads: int
+) -> list[Result]:
+    """Return the results of the task: in the first one the model and the metrics."""
+    library = import_module(task.library)
+    tracker = place.tracker
+    group = join(
+        tracker.host,
+        tracker.port,
+        tracker.token,
+        task=place.name,
+        retries=task.retries,
+        timeout=task.timeout,
+    )
+    rows, params = _shared(task, group, read)
+    dtrain, dvalid = _matrices(task, library, rows, params)
+    evals = [(dvalid, "validation")] if dvalid is not None else []
+    if task.evaluates_training:
+        evals.insert(0, (dtrain, "training"))
+    history: EvalsLog = {}
+    with tempfile.TemporaryDirectory(prefix="hornbeam-") as folder:
+        booster = library.train(
+            {**params, "nthread": n_threads},
+            dtrain,
+            task.num_boost_round,
+            evals=evals,
+            evals_result=history,
+            **{
+                **task.options,
+                "callbacks": _callbacks(task, group, place, Path(folder)),
+            },
+        )
+    results = []
+    if group.rank == 0:
+        results.append(Result("history", json.dumps(history).encode()))
+        results.append(Result("model", bytes(booster.save_raw("ubj"))))
+    group.gather("end", lambda: None)  # an error before this is one of all tasks
+    return results
+
+
+def _shared(
+    task: Task, group: Group, read: Callable[[], Rows]
+) -> tuple[Rows, dict[str, Any]]:
+    """Return the rows, and the parameters, which may depend on those of all tasks."""
+
+    def own() -> tuple[int, set[float], frozenset[str]]:
+        rows = read()
+        labels = rows.fields.get("label", np.empty(0))
+        found = np.unique(labels) if task.is_classifier else np.empty(0)
+        if found.size > _MOST_CLASSES:
+            raise DataError(
+                f"the label column has more than {_MOST_CLASSES} values; a classifier "
+                "needs the classes 0, 1, 2, ...: is it a regression?",
+                code=ErrorCode.LABEL_NOT_A_CLASS,
+            )
+        return rows.shape[1], set(found.tolist()), frozenset(rows.fields)
+
+    def merge(a: Any, b: Any) -> Any:
+        if a[0] and b[0] and a[0] != b[0]:
+            raise DataError(
+                f"the rows of one partition have {a[0]} features, and those of another "
+                f"{b[0]}; give each row the same number",
+                code=ErrorCode.FEATURE_COUNT_MISMATCH,
+            )
+        return max(a[0], b[0]), a[1] | b[1], a[2] | b[2]
+
+    width, classes, fields = group.combine("describe rows", own, merge)
+    rows = read()
+    if rows.shape[0] == 0:
+        rows = _no_rows(width, fields)
+    params = dict(task.params)
+    if task.is_classifier:
+        params |= _objective(params, classes)
+    return rows, params
+
+
+def _no_rows(width: int, fields: Iterable[str]) -> Rows:
+    """Return the rows of a partition that has none."""
+    return Rows(
+        np.empty((0, width), np.float32), {name: np.empty(0) for name in fields}
+    )
+
+
+def _objective(params: Mapping[str, Any], classes: set[float]) -> dict[str, Any]:
+    """Return the objective of a classifier and what it needs."""
+    expected = set(range(len(classes)))
+    if classes != expected and classes != {1.0}:
+        odd = sorted(classes - expected)
+        raise DataError(
+            f"the label column has the {len(classes)} values "
+            f"{_listed(sorted(classes))}, so classes must be 0 to {len(classes) - 1}, "
+            f"and {odd[0] if odd else 'a value that is missing'} is none; encode them "
+            "with pyspark.ml.feature.StringIndexer",
+            code=ErrorCode.CLASSES_NOT_CONSECUTIVE,
+        )
+    n_classes = max(2, len(classes))
+    given = params.get("objective")
+    if given is None:
+        given = "binary:logistic" if n_classes == 2 else "multi:softprob"
+    found = {"objective": given}
+    if given.startswith("multi:"):
+        found["num_class"] = n_classes
+    elif n_classes > 2:
+        raise DataError(
+            f"objective={given!r} is for two classes, and the label column has "
+            f"{n_classes}; use multi:softprob, or leave it out",
+            code=ErrorCode.OBJECTIVE_ESTIMATOR_MISMATCH,
+        )
+    return found
+
+
+def _listed(values: Sequence[float]) -> str:
+    text = ", ".join(f"{value:g}" for value in values[:6])
+    return f"{text}, ..." if len(values) > 6 else text
+
+
+# Matrices
+
+
+def _matrices(
+    task: Task, library: Any, rows: Rows, params: Mapping[str, Any]
+) -> tuple[DMatrix, DMatrix | None]:
+    """Return the matrices of the training and of the validation rows."""
+    mask = rows.fields.pop("validation", None)
+    if "validation" not in task.fields:
+        return _matrix(task, library, rows, params), None
+    mask = np.zeros(rows.shape[0], bool) if mask is None else mask.astype(bool)
+    train, valid = (rows.take(own) for own in (~mask, mask))
+    dtrain = _matrix(task, library, train, params)
+    return dtrain, _matrix(task, library, valid, params, is_validation=True)
+
+
+def _matrix(
+    task: Task,
+    library: Any,
+    rows: Rows,
+    params: Mapping[str, Any],
+    *,
+    is_validation: bool = False,
+) -> DMatrix:
+    """Return a matrix whose rows have keys if their draws or their metrics need any."""
+    keys = rows.fields.pop("row_key", None)
+    if "qid" in rows.fields:
+        rows, keys = _by_group(task, library, rows, keys)
+    matrix = _create(task, library, rows)
+    sampling = {name: params[name] for name in _SAMPLING if name in params}
+    if is_validation or Parameters.resolve(sampling).drawn_share() < 1.0:
+        matrix.set_info(row_key=matrix.hash_rows() if keys is None else keys)
+    return matrix
+
+
+def _by_group(
+    task: Task, library: Any, rows: Rows, keys: npt.NDArray[Any] | None
+) -> tuple[Rows, npt.NDArray[Any] | None]:
+    """Return rows and keys sorted by query group, and in a group by key."""
+    if keys is None:
+        without = {name: own for name, own in rows.fields.items() if name != "qid"}
+        keys = _create(task, library, Rows(rows.features, without)).hash_rows()
+    order = np.lexsort((keys, rows.fields["qid"]))
+    return rows.take(order), keys[order]
+
+
+def _create(task: Task, library: Any, rows: Rows) -> DMatrix:
+    options = dict(task.matrix_options)
+    if task.features.names is not None:
+        options["feature_names"] = list(task.features.names)
+    matrix: DMatrix = library.DMatrix(rows.features, **rows.fields, **options)
+    return matrix
+
+
+# Checkpoints
+
+
+class _SentCheckPoint(TrainingCheckPoint):
+    """Saves checkpoints in a folder of the task, and lets the driver keep the last."""
+
+    def __init__(self, folder: Path, interval: int, link: DriverLink | None) -> None:
+        super().__init__(folder, interval=interval, resume=True)
+        self._link = link
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+        before = self.latest
+        super().after_iteration(model, epoch, evals_log)
+        if self.latest is not None and self.latest != before:
+            if self._link is not None:
+                files = (self.latest, self.latest.with_suffix(".run"))
+                self._link.keep({path.name: path.read_bytes() for path in files})
+            if before is not None:
+                before.unlink()
+                before.with_suffix(".run").unlink()
+        return False
+
+
+def _callbacks(task: Task, group: Group, place: _Place, folder: Path) -> list[Any]:
+    """Return the callbacks of training, and one for checkpoints."""
+    given = list(task.options.get("callbacks") or ())
+    if task.coordinator is None or task.checkpoint_interval == 0:
+        return given
+    files: dict[str, bytes] = group.combine(
+        "checkpoint", lambda: place.checkpoint, lambda a, b: a | b
+    )
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return [*given, _SentCheckPoint(folder, task.checkpoint_interval, place.link)]

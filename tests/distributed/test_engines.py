@@ -1,0 +1,139 @@
+"""One table, one model: on Dask, on Ray and in a group of processes."""
+
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from group_processes import call_in_processes
+
+import hornbeam
+from hornbeam.distributed.group import join, leave
+from hornbeam.distributed.tracker import Tracker
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+ROWS = 900
+_random = np.random.default_rng(3)
+_x = _random.normal(size=(ROWS, 4)).astype(np.float32)
+FRAME = pd.DataFrame(_x, columns=list("abcd")).assign(
+    level=pd.Categorical(np.where(_x[:, 0] > 0, "u", np.where(_x[:, 1] > 0, "v", "w"))),
+    y=(_x[:, 0] * _x[:, 1] + _x[:, 2] > 0).astype(float),
+    key=_random.permutation(ROWS),
+)
+PARAMS = {
+    "objective": "binary:logistic",
+    "max_depth": 4,
+    "subsample": 0.5,
+    "nthread": 1,
+}
+ROUNDS = 6
+
+
+def fit(rows, **fields):
+    data = hornbeam.DMatrix(
+        FRAME.iloc[rows].drop(columns=["y", "key"]), FRAME["y"].iloc[rows], **fields
+    )
+    return hornbeam.train(PARAMS, data, ROUNDS, verbose_eval=False).digest()
+
+
+def in_group(number, address, bounds, has_keys):
+    """Train on a part of the rows, with the other processes."""
+    join(*address, task=str(number))
+    try:
+        rows = slice(bounds[number], bounds[number + 1])
+        return fit(rows, **({"row_key": FRAME["key"].iloc[rows]} if has_keys else {}))
+    finally:
+        leave()
+
+
+def of_group(n_workers, has_keys):
+    tracker = Tracker(n_workers, "127.0.0.1", by_task=True)
+    tracker.start()
+    bounds = np.linspace(0, ROWS, n_workers + 1).astype(int).tolist()
+    address = tracker.host, tracker.port, tracker.token
+    found = call_in_processes(in_group, n_workers, address, bounds, has_keys)
+    tracker.close("the test has ended")
+    (digest,) = set(found)
+    return digest
+
+
+@pytest.fixture(scope="module")
+def dask_clusters():
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, dashboard_address=":0"
+    )
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def of_dask(client, n_workers):
+    import dask.dataframe as dd
+
+    import hornbeam.dask
+
+    client.cluster.scale(n_workers)
+    client.wait_for_workers(n_workers)
+    whole = dd.from_pandas(FRAME.drop(columns="key"), npartitions=2 * n_workers)
+    data = hornbeam.dask.DaskDMatrix(client, whole.drop(columns="y"), whole["y"])
+    result = hornbeam.dask.train(client, PARAMS, data, ROUNDS, verbose_eval=False)
+    return result["booster"].digest()
+
+
+@pytest.fixture(scope="module")
+def ray_cluster():
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    ray = pytest.importorskip("ray")
+    if ray.is_initialized():
+        yield ray
+        return
+    ray.init(
+        num_cpus=3,
+        object_store_memory=200_000_000,
+        include_dashboard=False,
+        logging_level="ERROR",
+        runtime_env={"env_vars": {"PYTHONPATH": os.getcwd()}},
+    )
+    yield ray
+    ray.shutdown()
+
+
+def of_ray(ray, n_workers, has_keys):
+    import hornbeam.ray
+
+    frame, options = FRAME.drop(columns="key"), {}
+    if has_keys:  # in another order
+        frame = FRAME.sample(frac=1, random_state=0)
+        options = {"row_key": "key"}
+    data = ray.data.from_pandas([frame.iloc[:300], frame.iloc[300:]])
+    booster = hornbeam.ray.train(
+        PARAMS,
+        data,
+        ROUNDS,
+        label="y",
+        num_workers=n_workers,
+        verbose_eval=False,
+        **options,
+    )
+    return booster.digest()
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 3])
+def test_all_engines_train_the_model_of_one_process(
+    dask_clusters, ray_cluster, n_workers
+):
+    assert {
+        fit(slice(ROWS)),
+        of_group(n_workers, has_keys=False),
+        of_dask(dask_clusters, n_workers),
+        of_ray(ray_cluster, n_workers, has_keys=False),
+    } == {fit(slice(ROWS))}
+
+
+def test_with_keys_the_order_of_rows_does_not_matter(ray_cluster):
+    expected = fit(slice(ROWS), row_key=FRAME["key"])
+    assert expected != fit(slice(ROWS))
+    assert of_group(2, has_keys=True) == expected
+    assert of_ray(ray_cluster, 3, has_keys=True) == expected

@@ -1,0 +1,115 @@
+"""Tables of the tests, and callbacks that their tasks run."""
+
+import os
+import signal
+from pathlib import Path
+from threading import Timer
+
+import numpy as np
+import pyarrow as pa
+
+import hornbeam
+
+ROWS = 600
+NAMES = ["a", "b", "c", "d"]
+_random = np.random.default_rng(0)
+X = np.round(_random.normal(size=(ROWS, 4)), 2)
+X[_random.random(X.shape) < 0.1] = np.nan
+SCORE = (
+    np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, 1]) ** 2 + _random.normal(size=ROWS) / 3
+)
+COLUMNS = {
+    "y": np.round(SCORE, 3),
+    "two": (SCORE > 1).astype(float),
+    "three": np.digitize(SCORE, [0.5, 1.5]).astype(float),
+    "grade": np.digitize(SCORE, [0.5, 1.5]).astype(float),
+    "w": np.round(_random.random(ROWS) + 0.1, 2),
+    "margin": np.round(_random.normal(size=ROWS), 2),
+    "query": np.arange(ROWS) // 12,
+    "id": 1000 + np.arange(ROWS),
+    "held": np.arange(ROWS) % 5 == 0,
+}
+PARAMS = {"max_depth": 3, "subsample": 0.6}
+
+
+def table(order=None, **more):
+    """Return an Arrow table of all columns, and of features as arrays."""
+    order = np.arange(ROWS) if order is None else order
+    columns = {name: pa.array(X[order, f]) for f, name in enumerate(NAMES)}
+    columns |= {name: pa.array(own[order]) for name, own in (COLUMNS | more).items()}
+    columns["array"] = pa.array(X[order].tolist())
+    return pa.table(columns)
+
+
+def matrix(label="y", rows=slice(None), names=NAMES, **fields):
+    """Return the matrix of one machine."""
+    given = {name: COLUMNS[column][rows] for name, column in fields.items()}
+    features = X[rows]
+    if names is not None:
+        features = table().select(NAMES).take(np.arange(ROWS)[rows])
+    return hornbeam.DMatrix(features, COLUMNS[label][rows], **given)
+
+
+class Strike(hornbeam.TrainingCallback):
+    """Kill a process once, after a round, in the task of a rank."""
+
+    def __init__(self, folder, epoch, rank, what="worker"):
+        self.mark = Path(folder, f"struck-{epoch}")
+        self.epoch, self.rank, self.what = epoch, rank, what
+
+    def before_training(self, model):
+        self.first = model.num_boosted_rounds()
+        return model
+
+    def after_iteration(self, model, epoch, evals_log):
+        from hornbeam.distributed import joined_group
+
+        own = joined_group().rank == self.rank
+        if own and epoch == self.epoch and not self.mark.exists():
+            self.mark.write_text(str(model.num_boosted_rounds()))
+            os.kill(_victim(self.what), signal.SIGKILL)
+        return False
+
+
+class Rounds(hornbeam.TrainingCallback):
+    """Write the rounds that are trained in this attempt."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def after_iteration(self, model, epoch, evals_log):
+        from hornbeam.distributed import joined_group
+
+        if joined_group().rank == 0:
+            with open(self.folder / "rounds", "a") as file:
+                file.write(f"{epoch}\n")
+        return False
+
+
+def _victim(what):
+    """Return the process to kill: the worker, or the executor that it belongs to."""
+    if what == "worker":
+        return os.getpid()
+    daemon = os.getppid()
+    status = Path(f"/proc/{daemon}/status").read_text()
+    return int(status.partition("PPid:")[2].split()[0])
+
+
+class OtherVersion(hornbeam.TrainingCallback):
+    """Makes the worker of the second task one of another version, for some seconds."""
+
+    def __reduce__(self):
+        return _in_another_version, ()
+
+
+def _in_another_version():
+    from pyspark import TaskContext
+
+    from hornbeam.distributed import group
+
+    context = TaskContext.get()
+    if context is not None and context.partitionId() == 1:
+        restore = Timer(5.0, setattr, (group, "__version__", group.__version__))
+        group.__version__ = "9.9"
+        restore.start()
+    return OtherVersion()

@@ -1,0 +1,107 @@
+"""Bad input on Spark: one clear error, which names the worker and the way out."""
+
+import pytest
+from pyspark.ml.linalg import Vectors
+from tables import NAMES, OtherVersion, table
+
+import hornbeam
+from hornbeam.spark import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
+
+QUIET = {"n_estimators": 2, "verbose": False}
+
+
+@pytest.fixture
+def frame(spark):
+    return spark.createDataFrame(table())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_deph": 3}, "max_deph.*did you mean 'max_depth'"),
+        ({"max_depth": -1}, "max_depth must be"),
+        ({"num_workers": "two"}, "num_workers"),
+        ({"featuresCol": "x"}, "use the name 'features_col'"),
+        ({"n_jobs": 2}, "as many threads as spark.task.cpus"),
+        ({"eval_set": []}, "validation_indicator_col"),
+        ({"probability_col": "p"}, "has no parameter 'probability_col'"),
+        ({"key_col": "p"}, "has no parameter 'key_col'"),
+        ({"tree_method": "exact"}, "tree_method='exact'"),
+        ({"booster": "gblinear"}, "gblinear"),
+    ],
+)
+def test_parameters(spark, given, message):
+    with pytest.raises(hornbeam.ParameterError, match=message):
+        HornbeamRegressor(**given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (HornbeamRegressor, {"num_workers": 4}, "num_workers=4 tasks.*slots for 3"),
+        (HornbeamRegressor, {"num_workers": 0}, "num_workers must be 1 or more"),
+        (
+            HornbeamRegressor,
+            {"features_col": "y"},
+            "'y' holds double; it must hold vec",
+        ),
+        (HornbeamRegressor, {"features_col": ["a", "text"]}, "'text' holds string"),
+        (HornbeamRegressor, {"features_col": ["a", "z"]}, "no column 'z' in the data"),
+        (HornbeamRegressor, {"features_col": []}, "name at least one column"),
+        (HornbeamRegressor, {"label_col": "text"}, "label column 'text' holds string"),
+        (HornbeamRegressor, {"qid_col": "query"}, "has no query groups"),
+        (HornbeamRegressor, {"row_key_col": "y"}, "must hold integers or text"),
+        (HornbeamRegressor, {"validation_indicator_col": "y"}, "must hold booleans"),
+        (HornbeamRegressor, {"early_stopping_rounds": 2}, "needs validation rows"),
+        (HornbeamRegressor, {"enable_sparse_data_optim": True}, "set missing=0.0"),
+        (HornbeamRegressor, {"xgb_model": "file"}, "xgb_model must be a Booster"),
+        (HornbeamRegressor, {"coll_cfg": {"retries": 1}}, "no setting 'retries'"),
+        (HornbeamRanker, {}, "needs the column of query groups"),
+    ],
+)
+def test_settings_and_columns(frame, kind, given, message):
+    from pyspark.sql.functions import lit
+
+    options = {"features_col": NAMES, "label_col": "y"} | QUIET | given
+    with pytest.raises(hornbeam.HornbeamError, match=message):
+        kind(**options).fit(frame.withColumn("text", lit("a")))
+
+
+def test_rows(spark, frame):
+    """Errors of tasks are raised once, without another attempt."""
+    options = {"features_col": NAMES, "num_workers": 2, **QUIET}
+    with pytest.raises(hornbeam.DataError, match="StringIndexer") as caught:
+        HornbeamClassifier(label_col="y", **options).fit(frame)
+    assert caught.value.code == hornbeam.ErrorCode.CLASSES_NOT_CONSECUTIVE
+    negative = HornbeamRegressor(label_col="y", objective="count:poisson", **options)
+    with pytest.raises(hornbeam.DataError, match=r"\(in worker [01] ") as caught:
+        negative.fit(frame)
+    assert caught.value.details["worker"].startswith("worker")
+    with pytest.raises(
+        hornbeam.DataError,
+        match=r"no rows to learn from|no process of the group has rows",
+    ):
+        HornbeamRegressor(label_col="y", **options).fit(frame.where("id < 0"))
+    rows = [(Vectors.dense([1.0, 2.0]), 1.0), (Vectors.dense([1.0]), 2.0)]
+    uneven = spark.createDataFrame(rows * 4, ["features", "label"])
+    with pytest.raises(hornbeam.DataError, match="features"):
+        HornbeamRegressor(num_workers=2, **QUIET).fit(uneven)
+
+    class Fails(hornbeam.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            raise RuntimeError("this callback fails")
+
+    failing = HornbeamRegressor(label_col="y", callbacks=[Fails()], **options)
+    with pytest.raises(
+        hornbeam.ClusterError, match=r"RuntimeError in .*callback fails"
+    ):
+        failing.fit(frame)
+
+
+def test_another_version_on_a_worker(frame):
+    options = {"features_col": NAMES, "label_col": "y", "num_workers": 2, **QUIET}
+    estimator = HornbeamRegressor(**options, callbacks=[OtherVersion()])
+    with pytest.raises(
+        hornbeam.ClusterError, match=r"runs Hornbeam.* 9.9, protocol.*install the s"
+    ):
+        estimator.fit(frame)

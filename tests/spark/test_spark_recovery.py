@@ -1,0 +1,51 @@
+"""Tasks that die: Spark tries the stage again, and the model is the same."""
+
+import numpy as np
+import pytest
+from tables import NAMES, PARAMS, Rounds, Strike, matrix, table
+
+import hornbeam
+from hornbeam.spark import HornbeamRegressor
+
+OPTIONS = {
+    "features_col": NAMES,
+    "label_col": "y",
+    "row_key_col": "id",
+    "num_workers": 2,
+    "n_estimators": 9,
+    "checkpoint_interval": 2,
+    "verbose": False,
+}
+
+
+@pytest.fixture(scope="module")
+def expected():
+    data = matrix(row_key="id")
+    return hornbeam.train(PARAMS, data, 9, verbose_eval=False).digest()
+
+
+def test_a_worker_that_is_killed(spark, tmp_path, expected):
+    frame = spark.createDataFrame(table())
+    callbacks = [Rounds(tmp_path), Strike(tmp_path, 5, 1), Strike(tmp_path, 8, 0)]
+    model = HornbeamRegressor(callbacks=callbacks, **OPTIONS, **PARAMS).fit(frame)
+    assert model.get_booster().digest() == expected
+    # The second attempt goes on after round 4, and the third after round 6.
+    rounds = [int(line) for line in (tmp_path / "rounds").read_text().split()]
+    falls = np.flatnonzero(np.diff(rounds) < 1)
+    assert [rounds[fall + 1] for fall in falls] == [5, 7]
+
+
+def test_executors_that_are_killed(spark_cluster, tmp_path, expected):
+    frame = spark_cluster.createDataFrame(table())
+    callbacks = [Rounds(tmp_path), Strike(tmp_path, 5, 1, "executor")]
+    estimator = HornbeamRegressor(callbacks=callbacks, **OPTIONS, **PARAMS)
+    model = estimator.fit(frame)
+    assert model.get_booster().digest() == expected
+    rounds = [int(line) for line in (tmp_path / "rounds").read_text().split()]
+    assert 0 not in rounds[1:]
+    # Without a coordinator on the driver training starts over.
+    callbacks = [Strike(tmp_path, 3, 0, "executor")]
+    again = HornbeamRegressor(
+        callbacks=callbacks, launch_tracker_on_driver=False, **OPTIONS, **PARAMS
+    )
+    assert again.fit(frame).get_booster().digest() == expected

@@ -1,0 +1,152 @@
+"""Training on Spark: the model of one machine, for any workers and any order."""
+
+import numpy as np
+import pytest
+from pyspark.ml.feature import VectorAssembler
+from tables import COLUMNS, NAMES, PARAMS, ROWS, X, matrix, table
+
+import hornbeam
+from hornbeam.spark import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
+
+QUIET = {"n_estimators": 4, "verbose": False}
+
+
+@pytest.fixture
+def frame(spark):
+    order = np.random.default_rng(4).permutation(ROWS)
+    return spark.createDataFrame(table(order))
+
+
+def alone(params, data, rounds=4, **options):
+    return hornbeam.train(PARAMS | params, data, rounds, verbose_eval=False, **options)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 3])
+def test_any_workers_give_the_model_of_one_machine(frame, num_workers):
+    """By keys, and by hashes of the rows."""
+    options = {"features_col": NAMES, "label_col": "y", "num_workers": num_workers}
+    model = HornbeamRegressor(row_key_col="id", **options, **QUIET, **PARAMS).fit(frame)
+    expected = alone({}, matrix(row_key="id"))
+    assert model.get_booster().digest() == expected.digest()
+
+    hashed = HornbeamRegressor(**options, **QUIET, **PARAMS, weight_col="w").fit(frame)
+    data = matrix(weight="w")
+    data.set_info(row_key=data.hash_rows())
+    assert hashed.get_booster().digest() == alone({}, data).digest()
+
+
+def test_kinds_of_features(frame):
+    """An array, dense and sparse vectors, and columns of other types."""
+    options = {"label_col": "y", "row_key_col": "id", "num_workers": 2}
+    expected = alone({}, matrix(row_key="id", names=None)).digest()
+    found = HornbeamRegressor(features_col="array", **options, **QUIET, **PARAMS)
+    assert found.fit(frame).get_booster().digest() == expected
+
+    zeros = frame.fillna(0.0, NAMES)
+    vectors = VectorAssembler(inputCols=NAMES, outputCol="features").transform(zeros)
+    data = hornbeam.DMatrix(np.nan_to_num(X), COLUMNS["y"], row_key=COLUMNS["id"])
+    found = HornbeamRegressor(**options, **QUIET, **PARAMS).fit(vectors)
+    assert found.get_booster().digest() == alone({}, data).digest()
+    data = hornbeam.DMatrix(
+        np.nan_to_num(X), COLUMNS["y"], row_key=COLUMNS["id"], missing=0.0
+    )
+    found = HornbeamRegressor(
+        missing=0.0, enable_sparse_data_optim=True, **options, **QUIET, **PARAMS
+    )
+    model = found.fit(vectors)
+    assert model.get_booster().digest() == alone({}, data).digest()
+    predicted = [
+        row.prediction for row in model.transform(vectors).sort("id").collect()
+    ]
+    expected = model.get_booster().predict(data)
+    np.testing.assert_array_equal(predicted, expected.astype(float))
+
+
+def test_early_stopping_weights_and_margins(frame, capfd):
+    estimator = HornbeamClassifier(
+        features_col=NAMES,
+        label_col="two",
+        weight_col="w",
+        base_margin_col="margin",
+        validation_indicator_col="held",
+        row_key_col="id",
+        early_stopping_rounds=2,
+        n_estimators=60,
+        learning_rate=0.8,
+        eval_metric="logloss",
+        num_workers=2,
+        **PARAMS,
+    )
+    model = estimator.fit(frame)
+    held = COLUMNS["held"]
+    fields = {"weight": "w", "base_margin": "margin", "row_key": "id"}
+    data, valid = (matrix("two", rows, **fields) for rows in (~held, held))
+    history = {}
+    expected = alone(
+        {"objective": "binary:logistic", "learning_rate": 0.8},
+        data,
+        60,
+        evals=[(data, "training"), (valid, "validation")],
+        early_stopping_rounds=2,
+        evals_result=history,
+    )
+    assert model.get_booster().digest() == expected.digest()
+    assert model.get_booster().best_iteration < 58
+    summary = model.training_summary
+    np.testing.assert_allclose(
+        summary.validation_objective_history["logloss"],
+        history["validation"]["logloss"],
+    )
+    lines = [line for line in capfd.readouterr().out.splitlines() if "logloss" in line]
+    assert len(lines) == len(history["training"]["logloss"])
+    assert lines[1].startswith("[1]\ttraining-logloss:")
+
+
+def test_classes_and_groups(frame):
+    model = HornbeamClassifier(
+        features_col=NAMES, label_col="three", num_workers=2, **QUIET, max_depth=3
+    ).fit(frame)
+    data = matrix("three")
+    params = {"objective": "multi:softprob", "num_class": 3, "subsample": 1.0}
+    assert model.get_booster().digest() == alone(params, data).digest()
+    assert model.numClasses == 3
+
+    ranker = HornbeamRanker(
+        features_col=NAMES,
+        label_col="grade",
+        qid_col="query",
+        row_key_col="id",
+        num_workers=2,
+        **QUIET,
+        **PARAMS,
+    )
+    data = matrix("grade", qid="query", row_key="id")
+    expected = alone({"objective": "rank:ndcg"}, data)
+    assert ranker.fit(frame).get_booster().digest() == expected.digest()
+
+
+def test_partitions_without_rows_and_unions(spark, frame):
+    """And a tracker in the first task, more rounds, and repartitioning."""
+    few = frame.where("id < 1300").repartitionByRange(3, "id").where("id < 1100")
+    options = {"features_col": NAMES, "label_col": "y", "row_key_col": "id"}
+    options |= {"num_workers": 3, **QUIET, **PARAMS}
+    expected = alone({}, matrix(rows=slice(100), row_key="id")).digest()
+    model = HornbeamRegressor(launch_tracker_on_driver=False, **options).fit(few)
+    assert model.get_booster().digest() == expected
+    array = HornbeamRegressor(**options | {"features_col": "array"}).fit(few)
+    unnamed = alone({}, matrix(rows=slice(100), row_key="id", names=None))
+    assert array.get_booster().digest() == unnamed.digest()
+
+    first, second = frame.where("id < 1300"), frame.where("id >= 1300")
+    both = first.repartition(1).union(second.repartition(2))
+    shuffled = {"force_repartition": True, "repartition_random_shuffle": True}
+    expected = alone({}, matrix(row_key="id"))
+    for more in ({}, shuffled):
+        model = HornbeamRegressor(**options, **more).fit(both)
+        assert model.get_booster().digest() == expected.digest()
+
+    estimator = HornbeamRegressor(**options, xgb_model=model.get_booster())
+    longer = estimator.fit(frame).get_booster()
+    assert (
+        longer.digest() == alone({}, matrix(row_key="id"), xgb_model=expected).digest()
+    )
