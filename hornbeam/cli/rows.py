@@ -106,10 +106,10 @@ def check_columns(source: Source, *groups: Sequence[str]) -> None:
     for name in (name for group in groups for name in group):
         if names is not None and name not in names:
             near = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = f"; did you mean {near[0]!r}?" if near else ""
             raise DataError(
-                f"{source.name} has no column {name!r}; {hint}it has "
-                f"{', '.join(names)}",
+                f"{source.name} has no column {name!r}; it has {', '.join(names)}"
+                f"{hint}",
                 code=ErrorCode.COLUMN_NOT_FOUND,
             )
 
