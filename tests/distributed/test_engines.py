@@ -1,6 +1,8 @@
-"""One table, one model: on Dask, on Ray and in a group of processes."""
+"""One table, one model: on Dask, on Ray, on Spark and in a group of processes."""
 
 import os
+import shutil
+import sys
 
 import numpy as np
 import pandas as pd
@@ -30,10 +32,15 @@ PARAMS = {
 ROUNDS = 6
 
 
-def fit(rows, **fields):
-    data = hornbeam.DMatrix(
-        FRAME.iloc[rows].drop(columns=["y", "key"]), FRAME["y"].iloc[rows], **fields
-    )
+NUMBERS = list("abcd")
+
+
+def fit(rows, has_keys=False):
+    """Return the digest of one process; with keys, of a model of the numbers."""
+    own = FRAME.iloc[rows]
+    fields = {"row_key": own["key"]} if has_keys else {}
+    names = NUMBERS if has_keys else [*NUMBERS, "level"]
+    data = hornbeam.DMatrix(own[names], own["y"], **fields)
     return hornbeam.train(PARAMS, data, ROUNDS, verbose_eval=False).digest()
 
 
@@ -41,8 +48,7 @@ def in_group(number, address, bounds, has_keys):
     """Train on a part of the rows, with the other processes."""
     join(*address, task=str(number))
     try:
-        rows = slice(bounds[number], bounds[number + 1])
-        return fit(rows, **({"row_key": FRAME["key"].iloc[rows]} if has_keys else {}))
+        return fit(slice(bounds[number], bounds[number + 1]), has_keys)
     finally:
         leave()
 
@@ -105,7 +111,7 @@ def of_ray(ray, n_workers, has_keys):
 
     frame, options = FRAME.drop(columns="key"), {}
     if has_keys:  # in another order
-        frame = FRAME.sample(frac=1, random_state=0)
+        frame = FRAME.drop(columns="level").sample(frac=1, random_state=0)
         options = {"row_key": "key"}
     data = ray.data.from_pandas([frame.iloc[:300], frame.iloc[300:]])
     booster = hornbeam.ray.train(
@@ -120,6 +126,43 @@ def of_ray(ray, n_workers, has_keys):
     return booster.digest()
 
 
+@pytest.fixture(scope="module")
+def spark():
+    sql = pytest.importorskip("pyspark.sql")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark needs Java: make java")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        sql.SparkSession.builder.master("local[3]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.log.level", "OFF")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+def of_spark(session, n_workers):
+    import hornbeam.spark
+
+    shuffled = FRAME.drop(columns="level").sample(frac=1, random_state=1)
+    rows = [tuple(row) for row in shuffled.astype(float).itertuples(index=False)]
+    frame = session.createDataFrame(rows, list(shuffled.columns))
+    estimator = hornbeam.spark.HornbeamClassifier(
+        features_col=NUMBERS,
+        label_col="y",
+        row_key_col="key",
+        num_workers=n_workers,
+        n_estimators=ROUNDS,
+        max_depth=PARAMS["max_depth"],
+        subsample=PARAMS["subsample"],
+        verbose=False,
+    )
+    model = estimator.fit(frame.withColumn("key", frame["key"].cast("long")))
+    return model.get_booster().digest()
+
+
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
 def test_all_engines_train_the_model_of_one_process(
     dask_clusters, ray_cluster, n_workers
@@ -132,8 +175,17 @@ def test_all_engines_train_the_model_of_one_process(
     } == {fit(slice(ROWS))}
 
 
-def test_with_keys_the_order_of_rows_does_not_matter(ray_cluster):
-    expected = fit(slice(ROWS), row_key=FRAME["key"])
-    assert expected != fit(slice(ROWS))
-    assert of_group(2, has_keys=True) == expected
-    assert of_ray(ray_cluster, 3, has_keys=True) == expected
+@pytest.mark.parametrize("n_workers", [1, 2, 3])
+def test_with_keys_the_order_of_rows_does_not_matter(ray_cluster, spark, n_workers):
+    expected = fit(slice(ROWS), has_keys=True)
+    assert {
+        of_group(n_workers, has_keys=True),
+        of_ray(ray_cluster, n_workers, has_keys=True),
+        of_spark(spark, n_workers),
+    } == {expected}
+
+
+def test_keys_draw_other_rows():
+    without = hornbeam.DMatrix(FRAME[NUMBERS], FRAME["y"])
+    booster = hornbeam.train(PARAMS, without, ROUNDS, verbose_eval=False)
+    assert booster.digest() != fit(slice(ROWS), has_keys=True)
