@@ -167,6 +167,9 @@ def select_features(
                 f"feature_names has {len(features.names or ())} names for "
                 f"{len(columns)} columns; give one for each",
                 code=ErrorCode.SCHEMA_LENGTH_MISMATCH,
+                kind="names",
+                expected=len(columns),
+                got=len(features.names or ()),
             )
         return _aliased(columns, features), features
     kind = _type_of(dataset, given)

@@ -9,6 +9,7 @@ import numpy as np
 from hornbeam.backends.dense import DenseRows
 from hornbeam.backends.hist import HistogramBackend
 from hornbeam.backends.interface import GrowthLimits, RowSample, SplitParams
+from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import DenseBins
 from hornbeam.data.dmatrix import DMatrix
@@ -77,7 +78,7 @@ class PartedRows(Rows):
                 None if weights is None else weights[rows],
                 np.ascontiguousarray(margins[:, rows]),
                 team,
-                spans_of(rows),
+                RowNumbers(rows.size, spans_of(rows)),
             )
             for rows in self._numbers
         ]

@@ -39,14 +39,14 @@ from xgboost.sklearn import XGBRegressor
 print(xgboost is ours, xgboost.core is hornbeam.xgboost.core)
 print(XGBRegressor is ours.XGBRegressor, xgboost.plotting.__spec__.name)
 try:
-    import xgboost.spark
+    import xgboost.nothing
 except ModuleNotFoundError as error:
     print(error)
 """
     assert said(code) == [
         "True True",
         "True hornbeam.xgboost.plotting",
-        "No module named 'xgboost.spark'",
+        "No module named 'xgboost.nothing'",
     ]
 
 

@@ -43,10 +43,11 @@ class SplitRows(Rows):
         margins: NDArray[Any],
         team: Team,
         devices: Sequence[Device],
-        numbers: RowNumbers,
+        numbers: RowNumbers | None = None,
     ) -> None:
         self.n_outputs, self.n_rows = margins.shape
         self.layout, self.n_features = bins.layout, bins.layout.n_features
+        numbers = RowNumbers(self.n_rows) if numbers is None else numbers
         bounds = np.linspace(0, self.n_rows, len(devices) + 1).astype(np.int64)
         self._runs = [
             slice(begin, end)
