@@ -160,6 +160,10 @@ def _jobs() -> Iterator[Job]:
     for params in (*plain, *_CONSTRAINTS):
         yield partial(_fit, params, coded, feature_types=types)
         yield partial(_fit_sparse, params)
+    keys = np.arange(len(narrow))
+    for method in ("uniform", "gradient_based"):
+        params = {**_FITS[1], "subsample": 0.5, "sampling_method": method}
+        yield partial(_fit, params, narrow, row_key=keys)
     # Objectives that a program registered are not in the processes that
     # `_compile_in_processes` starts: they come last, so that other jobs keep their
     # numbers.

@@ -3,7 +3,6 @@
 import os
 import signal
 from pathlib import Path
-from threading import Timer
 
 import numpy as np
 import pyarrow as pa
@@ -96,7 +95,7 @@ def _victim(what):
 
 
 class OtherVersion(hornbeam.TrainingCallback):
-    """Makes the worker of the second task one of another version, for some seconds."""
+    """Lets the worker of the second task join once as one of another version."""
 
     def __reduce__(self):
         return _in_another_version, ()
@@ -107,9 +106,17 @@ def _in_another_version():
 
     from hornbeam.distributed import group
 
+    own, join = group.__version__, group.Group._join_tracker
+
+    def pretend(*args):
+        group.__version__, group.Group._join_tracker = "9.9", join
+        try:
+            join(*args)
+        finally:
+            group.__version__ = own
+
     context = TaskContext.get()
-    if context is not None and context.partitionId() == 1:
-        restore = Timer(5.0, setattr, (group, "__version__", group.__version__))
-        group.__version__ = "9.9"
-        restore.start()
+    is_second = context is not None and context.partitionId() == 1
+    if is_second and join.__name__ != "pretend":
+        group.Group._join_tracker = pretend
     return OtherVersion()
