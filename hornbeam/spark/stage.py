@@ -42,8 +42,6 @@ _CONNECTIONS: dict[str, Any] = {
 _LOOK_INTERVAL = 0.5
 #: Seconds for executors to register, if the session does not say.
 _REGISTERED_TIMEOUT = 30.0
-#: In Spark's error for operations that a barrier stage cannot contain.
-_CHAIN = "Barrier execution mode does not allow the following pattern"
 _DESCRIPTION = "spark.job.description"
 
 
@@ -71,17 +69,32 @@ def arrange(
     random: bool,
     qid: str | None,
 ) -> DataFrame:
-    """Return the rows in as many partitions as there are workers.
+    """Return the rows in as many partitions as there are workers, after a shuffle.
 
-    Rows of a query group come to one partition.
+    Rows of a query group come to one partition. A barrier stage cannot begin with
+    operations that change the number of partitions, such as a union: Spark would stop.
     """
     if qid is not None:
         return dataset.repartitionByRange(num_workers, qid)
-    if not force and dataset.rdd.getNumPartitions() == num_workers:
+    if (
+        not force
+        and _is_shuffled(dataset)
+        and dataset.rdd.getNumPartitions() == num_workers
+    ):
         return dataset
     if random:
         return dataset.repartition(num_workers, rand(1))
     return dataset.repartition(num_workers)
+
+
+def _is_shuffled(dataset: DataFrame) -> bool:
+    """Return whether the partitions are those of a shuffle, which is the last step."""
+    plan = dataset._jdf.queryExecution().optimizedPlan()
+    while plan.nodeName() in ("Filter", "Project"):
+        plan = plan.children().head()
+    if plan.nodeName() == "Repartition":
+        return bool(plan.shuffle())
+    return plan.nodeName() in ("RebalancePartitions", "RepartitionByExpression")
 
 
 def run_stage(
@@ -114,13 +127,7 @@ def run_stage(
     text = f"{name}: train {task.num_boost_round} rounds on {num_workers} workers"
     with coordinator, _described(spark, text):
         try:
-            try:
-                cells = _collect(dataset, task)
-            except Py4JJavaError as error:
-                if _CHAIN not in str(error):
-                    raise
-                # Such as a union, which a stage of its own can end with.
-                cells = _collect(dataset.repartition(num_workers), task)
+            cells = _collect(dataset, task)
         except (PySparkException, Py4JJavaError) as error:
             raise _failed(error, coordinator if with_driver else None) from error
     results: dict[str, bytes] = defaultdict(bytes)
