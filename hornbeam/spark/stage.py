@@ -76,25 +76,28 @@ def arrange(
     """
     if qid is not None:
         return dataset.repartitionByRange(num_workers, qid)
-    if (
-        not force
-        and _is_shuffled(dataset)
-        and dataset.rdd.getNumPartitions() == num_workers
-    ):
+    if not force and _partitions_of_shuffle(dataset) == num_workers:
         return dataset
     if random:
         return dataset.repartition(num_workers, rand(1))
     return dataset.repartition(num_workers)
 
 
-def _is_shuffled(dataset: DataFrame) -> bool:
-    """Return whether the partitions are those of a shuffle, which is the last step."""
+def _partitions_of_shuffle(dataset: DataFrame) -> int | None:
+    """Return the number of partitions that a shuffle, the last step, was asked for.
+
+    None: another step is the last one, or Spark chooses the number. The plan tells
+    without running the shuffle, as the number of the RDD's partitions would.
+    """
     plan = dataset._jdf.queryExecution().optimizedPlan()
     while plan.nodeName() in ("Filter", "Project"):
         plan = plan.children().head()
-    if plan.nodeName() == "Repartition":
-        return bool(plan.shuffle())
-    return plan.nodeName() in ("RebalancePartitions", "RepartitionByExpression")
+    name = plan.nodeName()
+    if (name == "Repartition" and plan.shuffle()) or (
+        name == "RepartitionByExpression" and plan.optNumPartitions().isDefined()
+    ):
+        return int(plan.numPartitions())
+    return None
 
 
 def run_stage(
