@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,8 +29,16 @@ from hornbeam.binning.layout import (
     SparseBins,
     SparseColumns,
 )
-from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.errors import (
+    DeviceError,
+    ErrorCode,
+    MissingExtraError,
+    ParameterError,
+)
 from hornbeam.kernels.team import Team, take_team
+
+if TYPE_CHECKING:
+    from hornbeam.backends.opencl.margin_sums import MarginSums
 
 __all__ = [
     "bytes_of_order",
@@ -35,7 +46,9 @@ __all__ = [
     "create_hist_backend",
     "create_leaf_rows",
     "create_linear_rows",
+    "create_margin_sums",
     "create_rows",
+    "device_of_sums",
 ]
 
 Floats = NDArray[np.float64]
@@ -90,10 +103,19 @@ def create_backend(
     numbers = RowNumbers(margins.shape[1], keys=row_keys)
     if device != "cpu":
         team = take_team(threads)
-        on_device = opencl.create_device_rows(
-            device, bins, targets, weights, margins, team, numbers, multi_output_columns
+        on_device, most = opencl.create_device_rows(
+            device,
+            bins,
+            targets,
+            weights,
+            margins,
+            team,
+            numbers,
+            max_histograms,
+            cached_share,
+            multi_output_columns,
         )
-        return HistogramBackend(on_device, team, max_histograms)
+        return HistogramBackend(on_device, team, most)
     if isinstance(bins, SortedColumns):
         team = take_team(threads)
         return ExactBackend(bins, targets, weights, margins, team, numbers)
@@ -235,3 +257,29 @@ def create_leaf_rows(
     """
 
     return LeafRows(targets, weights, margins, take_team(threads))
+
+
+def create_margin_sums(device: str, margins: NDArray[Any]) -> MarginSums:
+    """Return margins of rows, (rows, outputs), on a device, to add trees to.
+
+    Parameters
+    ----------
+    device, margins
+        See `hornbeam.backends.opencl.margin_sums.MarginSums`.
+    """
+    return opencl.MarginSums(device, margins)
+
+
+def device_of_sums(device: str) -> str:
+    """Return the device that trees are added to margins on.
+
+    Where the device is not there this is ``"cpu"``, with a warning: the sums are the
+    same, and a model that was trained on a device is used on other machines.
+    """
+    if device == "cpu":
+        return device
+    try:
+        return opencl.find_device(device.partition("+")[0]).name
+    except (DeviceError, MissingExtraError) as error:
+        warnings.warn(f"predictions are made on the CPU: {error}", stacklevel=4)
+        return "cpu"

@@ -66,6 +66,21 @@ class MemoryPlan:
     keeps_packed: bool
     sample_rows: int = 0
 
+    def with_rows_in_memory(self, limit: int | None) -> MemoryPlan:
+        """Return the plan if no array with a value for each row is on disk.
+
+        DataError, which names the `limit`, if one is: on a device all of them are in
+        memory, too, where the host computes some of them.
+        """
+        if self.on_disk and limit is not None:
+            raise DataError(
+                f"memory_limit is {in_words(limit)}, which is too little to keep the "
+                f"{', '.join(sorted(self.on_disk))} of all rows in memory, as training "
+                "on a device does; raise memory_limit, or leave device out",
+                code=ErrorCode.MEMORY_LIMIT_TOO_SMALL,
+            )
+        return self
+
 
 def plan_memory(
     bins: ExternalBins,

@@ -14,12 +14,22 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.factory import create_backend
+from hornbeam.backends.factory import (
+    create_backend,
+    create_margin_sums,
+    device_of_sums,
+)
 from hornbeam.backends.interface import Backend
 from hornbeam.boosting.dart import MarginScale
 from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.linear_leaves import FeatureValues
-from hornbeam.boosting.margins import Rows, add_layout, check_linear_features
+from hornbeam.boosting.margins import (
+    Rows,
+    add_layout,
+    adds_on_device,
+    blocks,
+    check_linear_features,
+)
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.tree_methods import PreparedFeatures, prepare
 from hornbeam.data.dmatrix import DMatrix
@@ -175,6 +185,46 @@ class EvaluationMargins(CachedMargins):
         add_layout(team, data, layout, self._margins)
 
 
+class DeviceMargins(CachedMargins):
+    """Margins of data that metrics are computed on, on an OpenCL device.
+
+    The values of the features stay there if they fit; otherwise they are copied for
+    each addition.
+    """
+
+    def __init__(
+        self, learner: Learner, predictor: Predictor, data: DMatrix, device: str
+    ) -> None:
+        margins, weights, scale = predictor.margins_of(data)
+        super().__init__(learner, predictor, data, weights, scale)
+        self.device = device
+        self._sums = create_margin_sums(device, margins)
+        #: The name of the type of the values that stay on the device; none do: empty.
+        self._kept = ""
+
+    def margins(self) -> Margins:
+        return self._sums.margins().astype(np.float64, copy=False)
+
+    def _replace(self, margins: Margins) -> None:
+        self._sums.set_margins(margins)
+
+    def _add(self, team: Team, data: Rows, layout: Layout) -> None:
+        if not adds_on_device(data, layout):
+            margins = self._sums.margins()
+            add_layout(team, data, layout, margins)
+            self._replace(margins)
+            return
+        kind = layout.thresholds.dtype
+        every = blocks(team, data, kind, None, layout.steps)
+        sent = ((first, block) for first, block, _ in every)
+        keeps = self._sums.may_keep(data.n_rows * data.n_features * kind.itemsize)
+        if keeps and self._kept != kind.name:
+            self._sums.keep(sent)
+            self._kept = kind.name
+        trees = layout.arrays_of_all_features
+        self._sums.add(trees, None if keeps else sent, data.n_features)
+
+
 class TrainingMargins(CachedMargins):
     """Margins of data that trees are grown on, which the backend of its rows stores.
 
@@ -327,8 +377,14 @@ class MarginCache:
     def _up_to_date(self, data: DMatrix) -> CachedMargins:
         aligned = self._learner.align(data)
         entry = self._entries.get(data)
-        if entry is None or not entry.starts_from(data.base_margin):
-            entry = EvaluationMargins(self._learner, self._predictor, aligned)
+        device = device_of_sums(self._learner.params.device)
+        is_elsewhere = isinstance(entry, DeviceMargins) and entry.device != device
+        if entry is None or is_elsewhere or not entry.starts_from(data.base_margin):
+            parts = self._learner, self._predictor, aligned
+            if device != "cpu" and adds_on_device(aligned):
+                entry = DeviceMargins(*parts, device)
+            else:
+                entry = EvaluationMargins(*parts)
             self._entries[data] = entry
         entry.bind(data, aligned)
         entry.update_to(self._learner.model.weights)

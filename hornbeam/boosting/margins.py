@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.factory import create_margin_sums, device_of_sums
 from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
@@ -46,6 +47,7 @@ __all__ = [
     "Rows",
     "add_layout",
     "add_linear",
+    "adds_on_device",
     "binned_scratch",
     "block_of",
     "blocks",
@@ -68,6 +70,8 @@ _LARGE_TREE = 1 << 12
 #: finding the bin of a value; bins save most of the steps.
 _STEPS_OF_NODE = 256
 _STEPS_OF_COLUMN = 4
+#: Fewer rows are predicted on the processor before a device has started.
+_DEVICE_ROWS = 1 << 10
 
 
 class Rows(Protocol):
@@ -166,10 +170,25 @@ def add_linear(
         team.run(add_products, threads, block, weights, own)
 
 
-def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) -> None:
-    """Add the trees of `layout` to `margins`, (rows, outputs), in their order."""
+def add_layout(
+    team: Team,
+    data: Rows,
+    layout: Layout,
+    margins: NDArray[Any],
+    device: str = "cpu",
+) -> None:
+    """Add the trees of `layout` to `margins`, (rows, outputs), in their order.
+
+    A parameter `device` adds them if it is there, to many rows for which
+    `adds_on_device` holds.
+    """
     if layout.roots.size == 0:
         return
+    if device != "cpu" and data.n_rows >= _DEVICE_ROWS and adds_on_device(data, layout):
+        there = device_of_sums(device)
+        if there != "cpu":
+            _add_there(there, team, data, layout, margins)
+            return
     if layout.terms is not None:
         _add_linear_trees(team, data, layout, layout.terms, margins)
         return
@@ -202,6 +221,26 @@ def add_layout(team: Team, data: Rows, layout: Layout, margins: NDArray[Any]) ->
             DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
             own if is_multi_output else TypedMargins.of(own),
         )
+
+
+def _add_there(
+    device: str, team: Team, data: Rows, layout: Layout, margins: NDArray[Any]
+) -> None:
+    """Add the trees of `layout` to `margins` on a device."""
+    sums, selected = create_margin_sums(device, margins), layout.features
+    columns = data.n_features if selected is None else selected.size
+    sent = ((first, block) for first, block, _ in _laid_out(team, data, layout))
+    sums.add(layout.arrays, sent, columns)
+    margins[...] = sums.margins()
+
+
+def adds_on_device(data: Rows, layout: Layout | None = None) -> bool:
+    """Return whether devices can add the trees to the margins of these rows.
+
+    Leaves have to be constants, and the rows of a dense table.
+    """
+    has_terms = layout is not None and layout.terms is not None
+    return not has_terms and _sparse_table(data) is None
 
 
 def _add_linear_trees(

@@ -68,12 +68,6 @@ def _check_device(p: Parameters) -> None:
                 "grown; leave device out",
                 code=ErrorCode.INEFFECTIVE_PARAMETER,
             )
-    if "+" in p.device and p.leaf_model == "linear":
-        raise ParameterError(
-            f"leaf_model='linear' needs all rows of a leaf on one device, and "
-            f"device={p.device!r} splits them; name one device",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
-        )
 
 
 def _check_dropout(p: Parameters) -> None:

@@ -173,7 +173,7 @@ class Predictor:
             margins = start_margins(
                 data.base_margin, base, data.n_rows, self._margin_type
             )
-            add_layout(team, data, layout, margins)
+            add_layout(team, data, layout, margins, self._learner.params.device)
             return self._finish(team, margins, output_margin, strict_shape)
 
     def inplace_predict(
@@ -219,7 +219,7 @@ class Predictor:
         layout = self._layout(begin, end, rows.dtype)
         cells = layout.cost(rows.n_rows, rows.n_features)
         with lease(threads, cells) as team:
-            add_layout(team, rows, layout, margins)
+            add_layout(team, rows, layout, margins, self._learner.params.device)
             return self._finish(team, margins, output_margin, strict_shape)
 
     def interventional_shap(
@@ -383,7 +383,7 @@ class Predictor:
             every = np.arange(len(model.trees))
             layout = self.layout_of(every, model.weights, data.dtype, step)
             with lease(threads) as team:
-                add_layout(team, data, layout, margins)
+                add_layout(team, data, layout, margins, self._learner.params.device)
         return margins, model.weights, scale
 
     def _start(self, data: DMatrix) -> Margins:

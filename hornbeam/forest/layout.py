@@ -182,6 +182,15 @@ class Layout:
         )
 
     @cached_property
+    def arrays_of_all_features(self) -> tuple[NDArray[Any], ...]:
+        """The same arrays, for rows that have all features."""
+        if self.features is None:
+            return self.arrays
+        column = self.nodes & FEATURE
+        nodes = self.nodes - column + self.features.astype(np.uint64)[column]
+        return self.arrays[0], nodes, *self.arrays[2:]
+
+    @cached_property
     def packed(self) -> PackedNodes:
         """The nodes, as kernels take them."""
         return PackedNodes(

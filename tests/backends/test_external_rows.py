@@ -20,9 +20,18 @@ STATE = ["margins", "gradients", "row_lists"]
 
 
 def external_rows(
-    folder, budget, codes, *arguments, block_rows=1 + N_ROWS // 4, **layout
+    folder,
+    budget,
+    codes,
+    *arguments,
+    block_rows=1 + N_ROWS // 4,
+    kind=None,
+    **layout,
 ):
-    """Return rows whose codes are written to a new folder first."""
+    """Return rows whose codes are written to a new folder first.
+
+    `kind` makes them of the blocks and of `arguments`, without the budget.
+    """
     columns, n_rows = codes.by_feature.shape
 
     def build(new_writer):
@@ -36,6 +45,8 @@ def external_rows(
     folders = [folder / str(i) for i in range(3)]
     pages = open_or_build(folders, "here", build)
     external = ExternalBins(pages, codes.layout, None, pages.open_spill)
+    if kind is not None:
+        return kind(external, *arguments)
     return ExternalRows(external, *arguments, budget)
 
 

@@ -16,6 +16,7 @@ import hornbeam
 import hornbeam.xgboost as xgb
 from hornbeam.backends.opencl import devices
 from hornbeam.backends.opencl.devices import find_device, find_devices
+from hornbeam.backends.opencl.queue import DeviceQueue
 from hornbeam.backends.opencl.rows import OpenCLRows
 from hornbeam.errors import ErrorCode, HornbeamError
 from hornbeam.kernels.team import take_team
@@ -114,7 +115,9 @@ def test_too_little_memory_is_an_error_that_says_how_much_is_needed():
     codes = DATA.binned(16).as_bins()
     many = np.zeros((5000, DATA.num_row()))
     with pytest.raises(hornbeam.DeviceError, match="needs 2 MB") as error:
-        OpenCLRows(codes, np.zeros((1, 20)), None, many, take_team(1), device)
+        OpenCLRows(
+            codes, np.zeros((1, 20)), None, many, take_team(1), DeviceQueue(device)
+        )
     assert "it has 1 MB" in str(error.value)
     assert error.value.code == ErrorCode.DEVICE_OUT_OF_MEMORY
     assert error.value.details["needed"] > error.value.details["available"] == 10**6
@@ -125,9 +128,10 @@ def test_memory_that_runs_out_later_is_the_same_error():
     device = device_of(SHAPES["one item"])
     codes = DATA.binned(16).as_bins()
     state = np.zeros((1, 20)), None, np.zeros((1, 20))
-    rows = OpenCLRows(codes, *state, take_team(1), device)
+    queue = DeviceQueue(device)
+    rows = OpenCLRows(codes, *state, take_team(1), queue)
     with pytest.raises(hornbeam.DeviceError, match="allocate a buffer") as error:
-        rows.queue.empty(2 * device.largest_buffer)
+        queue.empty(2 * device.largest_buffer)
     assert error.value.code == ErrorCode.DEVICE_OUT_OF_MEMORY
     assert error.value.details["needed"] > 2 * device.largest_buffer
     # The process goes on, with the device as with the CPU.
@@ -143,7 +147,8 @@ def test_a_feature_of_too_many_bins_is_an_error():
     data = hornbeam.DMatrix(values, values[:, 0])
     codes = data.binned(9000).as_bins()
     state = np.zeros((1, 9000)), None, np.zeros((1, 9000)), take_team(1)
-    rows = OpenCLRows(codes, *state, device_of(SHAPES["64 items, 32 bits"]))
+    queue = DeviceQueue(device_of(SHAPES["64 items, 32 bits"]))
+    rows = OpenCLRows(codes, *state, queue)
     rows.set_gradients(np.ones((1, 9000)), np.ones((1, 9000)))
     scales = np.ones((1, 2))
     rows.begin_tree(0, np.zeros(1, np.uint64), None, scales, scales)

@@ -8,6 +8,7 @@ import pytest
 from parts import KINDS, grow
 from pocl import SHAPES, device_of
 
+from hornbeam.backends.opencl.queue import DeviceQueue
 from hornbeam.backends.opencl.rows import OpenCLRows
 
 WIDE = {"most_bins": 500}
@@ -16,7 +17,7 @@ FEW = ("by level", "one-side", "fine", "rows counted, best first")
 
 
 def on_device(shape):
-    return partial(OpenCLRows, device=device_of(SHAPES[shape]))
+    return partial(OpenCLRows, queue=DeviceQueue(device_of(SHAPES[shape])))
 
 
 @pytest.mark.parametrize("kind", KINDS)

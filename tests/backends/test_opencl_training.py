@@ -21,7 +21,6 @@ REFUSED = {
     **dict.fromkeys(("exact", "approx_of_nodes"), "sort values"),
     **dict.fromkeys(("sparse", "approx_sparse"), "stored entries"),
     **dict.fromkeys(("gblinear", "gblinear_thrifty", "updated"), "none are grown"),
-    **dict.fromkeys(("external_memory", "external_memory_vectors"), "external memory"),
 }
 #: Configurations that are trained by other functions than `digests.train`.
 ELSEWHERE = {
@@ -33,7 +32,7 @@ FAST = {
     *("uniform_rows", "goss", "columns_by_level_and_node", "monotone_intermediate"),
     *("min_samples_and_smoothing", "dart", "logistic", "softprob", "ndcg"),
     *("continued", "custom_objective", "linear_leaves", "vectors"),
-    *REFUSED,
+    *("external_memory", *REFUSED),
 }
 
 

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 from hornbeam.lazy import names_from
 
 if TYPE_CHECKING:
+    from hornbeam.backends.opencl.devices import find_device
     from hornbeam.backends.opencl.factory import create_device_rows
+    from hornbeam.backends.opencl.margin_sums import MarginSums
 
-__all__ = ["create_device_rows"]
+__all__ = ["MarginSums", "create_device_rows", "find_device"]
 
 # A training on the CPU starts without these modules.
-_HOMES = {"create_device_rows": "hornbeam.backends.opencl.factory"}
+_HOMES = {
+    "MarginSums": "hornbeam.backends.opencl.margin_sums",
+    "create_device_rows": "hornbeam.backends.opencl.factory",
+    "find_device": "hornbeam.backends.opencl.devices",
+}
 
 __getattr__, __dir__ = names_from(__name__, _HOMES)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.memory_plan import plan_memory
 from hornbeam.backends.opencl.devices import find_device
+from hornbeam.backends.opencl.queue import DeviceQueue
 from hornbeam.backends.opencl.rows import OpenCLRows
 from hornbeam.backends.opencl.split_rows import SplitRows
+from hornbeam.backends.opencl.streamed_rows import StreamedRows
 from hornbeam.backends.row_numbers import RowNumbers
+from hornbeam.backends.row_state import gradient_type
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import (
     DenseBins,
@@ -33,16 +37,22 @@ def create_device_rows(
     margins: Floats,
     team: Team,
     numbers: RowNumbers,
+    max_histograms: int | None,
+    cached_share: float,
     multi_output_columns: int,
-) -> Rows:
+) -> tuple[Rows, int | None]:
     """Return the rows on one device, or split between several.
+
+    And the maximum number of histograms that fits in the memory of the host.
 
     Parameters
     ----------
     device
         What `find_device` takes, or several of these with ``+`` between them.
     bins, targets, weights, margins, team, numbers, multi_output_columns
-        As for `OpenCLRows`.
+        As for `OpenCLRows`, or for `StreamedRows`.
+    max_histograms, cached_share
+        As for `hornbeam.backends.factory.create_backend`.
 
     Raises
     ------
@@ -50,45 +60,61 @@ def create_device_rows(
         If trees of these bins cannot be grown there.
     DeviceError
         If a device is not there, or too small.
+    DataError
+        If the memory limit of a matrix in external memory is too small.
     """
-    own_bins = _for_device(device, bins)
     devices = [find_device(name) for name in device.split("+")]
     state = targets, weights, margins, team
-    if len(devices) == 1:
-        return OpenCLRows(own_bins, *state, devices[0], numbers, multi_output_columns)
-    if not isinstance(own_bins, DenseBins):
-        raise _refused(device, "tree_method='approx' bins the rows for each tree")
-    if multi_output_columns > 0:
-        raise _refused(device, "multi_strategy='multi_output_tree' has several")
-    return SplitRows(own_bins, *state, devices, numbers)
+    own = numbers, multi_output_columns
+    if isinstance(bins, ExternalBins):
+        if len(devices) > 1:
+            raise _refused(
+                device, "blocks in external memory go to one device; name one"
+            )
+        if cached_share > 0.0:
+            raise _refused(
+                device,
+                "extmem_single_page keeps samples in memory, and a device reads all "
+                "blocks; leave extmem_single_page or device out",
+            )
+        budget = plan_memory(
+            bins,
+            len(margins),
+            gradient_type(weights).itemsize,
+            team.size,
+            max_histograms,
+            cached_share,
+            multi_output_columns,
+        ).with_rows_in_memory(bins.memory_limit)
+        queue = DeviceQueue(devices[0])
+        return StreamedRows(bins, *state, queue, budget, *own), budget.max_histograms
+    dense = _dense(device, bins)
+    if len(devices) > 1:
+        return SplitRows(dense, *state, devices, *own), max_histograms
+    return OpenCLRows(dense, *state, DeviceQueue(devices[0]), *own), max_histograms
 
 
-def _for_device(
-    device: str,
-    bins: DenseBins | SparseBins | ExternalBins | SortedColumns | PerTreeBins,
+def _dense(
+    device: str, bins: DenseBins | SparseBins | SortedColumns | PerTreeBins
 ) -> DenseBins | PerTreeBins:
     """Return the bins, or raise a `ParameterError` if they cannot be on a device."""
-    refused = None
     if isinstance(bins, SortedColumns):
-        refused = "tree_method='exact' and sketch_scope='local' sort values"
-    elif isinstance(bins, ExternalBins):
-        refused = "the matrix is in external memory"
+        reason = "tree_method='exact' and sketch_scope='local' sort values"
     elif isinstance(bins, SparseBins) or (
         isinstance(bins, PerTreeBins) and bins.is_sparse
     ):
-        refused = "of a matrix so sparse only the stored entries have bins"
+        reason = "of a matrix so sparse only the stored entries have bins"
     else:
         return bins
-    raise _refused(device, refused)
+    raise _refused(
+        device,
+        f"it grows trees on a bin for each row and feature, and {reason}; leave device "
+        "out, the model is the same",
+    )
 
 
 def _refused(device: str, reason: str) -> ParameterError:
     """Return the error of what cannot be on a device."""
-    grows = "it grows trees on"
-    if "+" in device:
-        grows = "several devices grow trees of one output on"
     return ParameterError(
-        f"device={device!r}: {grows} binned rows in memory, and {reason}; leave device "
-        "out, the model is the same",
-        code=ErrorCode.UNSUPPORTED_COMBINATION,
+        f"device={device!r}: {reason}", code=ErrorCode.UNSUPPORTED_COMBINATION
     )

@@ -33,8 +33,8 @@ class DevicePartition:
     """A list of rows on the device in which the rows of each node are contiguous.
 
     It has two sides: a node's rows are on one, its children's on the other. Where the
-    rows of a node begin and end is known to the device first, and to the host from
-    `learn_extents`.
+    rows of a node begin and end is known to the device first, and to the host when the
+    queue has been read after `learn_extents`.
 
     Parameters
     ----------
@@ -46,27 +46,26 @@ class DevicePartition:
         Of a set of bins; 0 where no feature is categorical.
     n_rows
         Number of rows.
-    by_feature
-        The bins, (columns, rows).
 
     Attributes
     ----------
+    by_feature
+        The bins, (columns, rows); to be set before rows are moved, marked or routed.
+    n_rows
+        As given.
     rows
         The list, (2, rows) uint32.
     extents
         (nodes + 1, 2) uint32: begin and end of all rows, and of each node's.
     """
 
+    by_feature: Buffer
+
     def __init__(
-        self,
-        queue: DeviceQueue,
-        features: NDArray[Any],
-        words: int,
-        n_rows: int,
-        by_feature: Buffer,
+        self, queue: DeviceQueue, features: NDArray[Any], words: int, n_rows: int
     ) -> None:
         self._queue, self._features, self._words = queue, features, words
-        self._n_rows, self._by_feature = n_rows, by_feature
+        self.n_rows = n_rows
         self.rows = queue.empty(8 * n_rows)
         self._every_row = queue.buffer_of(np.arange(n_rows, dtype=np.uint32))
         self._is_left = queue.empty(n_rows)
@@ -81,7 +80,7 @@ class DevicePartition:
         self._lefts = np.empty((size, self._words), np.uint64)
         self._sides = np.zeros(size, np.int32)
         self._extents = np.zeros((size + 1, 2), np.uint32)
-        self._extents[_ALL_ROWS] = 0, self._n_rows
+        self._extents[_ALL_ROWS] = 0, self.n_rows
         self.extents = self._queue.buffer_of(self._extents)
 
     def _reserve(self, nodes: int) -> None:
@@ -101,7 +100,7 @@ class DevicePartition:
 
         Other rows follow at the end of the list, outside of all nodes.
         """
-        queue, n_rows = self._queue, self._n_rows
+        queue, n_rows = self._queue, self.n_rows
         self._pending = _NO_NODES
         self._table["left"][0] = -1
         self._sides[0] = 0
@@ -144,7 +143,7 @@ class DevicePartition:
     def most_rows(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return the most rows that each node may have: those of its parent.
 
-        From `learn_extents` on it is the number of its rows.
+        After `learn_extents` and a read of the queue it is the number of its rows.
         """
         begins, ends = self._extents[1 + nodes].astype(np.int64).T
         sizes: NDArray[np.int64] = ends - begins
@@ -155,8 +154,8 @@ class DevicePartition:
         return self._sides[nodes]
 
     def learn_extents(self) -> None:
-        """Wait, and read where the rows of the nodes begin and end."""
-        self._queue.read(self.extents, self._extents[: self._n_known + 1])
+        """Start to read where the rows of the nodes begin and end."""
+        self._queue.start_reading(self.extents, self._extents[: self._n_known + 1])
 
     def _nodes(self, numbers: NDArray[np.intp], shift: int) -> NDArray[Any]:
         """Return these nodes for kernels, with children numbered from `shift`."""
@@ -186,8 +185,8 @@ class DevicePartition:
             nodes,
             *self._sets_of(numbers),
             queue.copy_of(tasks),
-            self._by_feature,
-            np.uint32(self._n_rows),
+            self.by_feature,
+            np.uint32(self.n_rows),
             self.rows,
             self.extents,
             self._is_left,
@@ -214,7 +213,7 @@ class DevicePartition:
             len(tasks),
             nodes,
             queue.copy_of(tasks),
-            np.uint32(self._n_rows),
+            np.uint32(self.n_rows),
             self.rows,
             extents,
             self._is_left,
@@ -253,8 +252,8 @@ class DevicePartition:
             queue.copy_of(own),
             *self._sets_of(numbers),
             queue.copy_of(tasks),
-            self._by_feature,
-            np.uint32(self._n_rows),
+            self.by_feature,
+            np.uint32(self.n_rows),
             self.rows,
             self.extents,
             *column.pair.buffers,
@@ -267,20 +266,20 @@ class DevicePartition:
 
     def route_left_out(self, leaf_of: Buffer) -> None:
         """Write the leaf of each row that is not in the sample, from the root."""
-        if self.n_taken == self._n_rows:
+        if self.n_taken == self.n_rows:
             return
         numbers = np.arange(self._n_known)
         nodes = self._nodes(numbers, 0)
         nodes["left_leaf"] = self._leaf_of_node[numbers]
-        own = self._queue.copy_of(nodes), *self._sets_of(numbers), self._by_feature
+        own = self._queue.copy_of(nodes), *self._sets_of(numbers), self.by_feature
         self._run_left_out("route_rows", own, (leaf_of,))
 
     def _run_left_out(
         self, name: str, before: tuple[Any, ...], after: tuple[Any, ...]
     ) -> None:
         """Run a kernel on the rows that are not in the sample."""
-        count = self._n_rows - self.n_taken
-        rows = self.rows, np.uint32(self.n_taken), np.uint32(self._n_rows)
+        count = self.n_rows - self.n_taken
+        rows = self.rows, np.uint32(self.n_taken), np.uint32(self.n_rows)
         self._queue.run(name, tiles_of(count), *before, *rows, *after)
 
 

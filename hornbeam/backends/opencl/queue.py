@@ -1,10 +1,12 @@
 """Memory of a device, its kernels, and the queue of what it has to do.
 
-Calls return at once; the device works in the order of the calls. Only `read` waits.
+Calls return at once; the device works in the order of the calls. Only `read` and
+`write` wait. Uploads have a queue of their own, so that they overlap with kernels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -16,14 +18,21 @@ from hornbeam.backends.opencl.devices import Device, opencl
 from hornbeam.errors import DeviceError, ErrorCode
 from hornbeam.memory import in_words
 
-__all__ = ["TILE_ROWS", "Buffer", "DeviceQueue", "check_memory", "tiles_of"]
+__all__ = [
+    "TILE_ROWS",
+    "Buffer",
+    "DeviceQueue",
+    "UploadBuffers",
+    "check_memory",
+    "tiles_of",
+]
 
 #: A buffer of pyopencl.
 Buffer = Any
 
 #: The sources, in the order in which they are compiled as one program.
 _SOURCES = """
-    common.cl gradients.cl quantise.cl histogram.cl partition.cl leaves.cl
+    common.cl gradients.cl quantise.cl histogram.cl partition.cl leaves.cl predict.cl
 """.split()
 #: Rows of a work-group in kernels that loop over rows.
 TILE_ROWS = 4096
@@ -157,6 +166,9 @@ class DeviceQueue:
         with self._naming("start"):
             context = _context(device)
             self._queue = self._cl.CommandQueue(context, properties=properties)
+            self._uploads = self._cl.CommandQueue(context)
+        #: Reads that have been started: forgetting one would wait for it.
+        self._reads: list[Any] = []
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._events: list[tuple[str, Any]] = []
 
@@ -229,8 +241,57 @@ class DeviceQueue:
         if out.size > 0:
             with self._naming("finish its work"):
                 self._cl.enqueue_copy(self._queue, out, buffer, is_blocking=True)
+                self._reads.clear()
         self._note_times()
         return out
+
+    def start_reading(self, buffer: Buffer, out: NDArray[Any]) -> None:
+        """Copy the beginning of a buffer to `out`, before the next `read` returns."""
+        if out.size > 0:
+            with self._naming("copy a buffer"):
+                event = self._cl.enqueue_copy(
+                    self._queue, out, buffer, is_blocking=False
+                )
+            self._reads.append(event)
+
+    def upload(
+        self, buffer: Buffer, parts: Sequence[tuple[int, NDArray[Any]]], after: Any
+    ) -> list[Any]:
+        """Start to copy contiguous arrays to these bytes of the buffer.
+
+        The copies begin after the event `after`, None: at once, and work that is
+        started from now on waits for them. Returns their events; the arrays must not
+        change before these.
+        """
+        events, before = [], None if after is None else [after]
+        with self._naming("take an array"):
+            for begin, array in parts:
+                copied = self._cl.enqueue_copy(
+                    self._uploads,
+                    buffer,
+                    array,
+                    dst_offset=begin,
+                    is_blocking=False,
+                    wait_for=before,
+                )
+                events.append(copied)
+            self._uploads.flush()
+            if events:
+                self._cl.enqueue_barrier(self._queue, wait_for=events)
+        return events
+
+    def mark(self) -> Any:
+        """Return the event that all that has been started is done."""
+        with self._naming("start"):
+            event = self._cl.enqueue_marker(self._queue)
+            self._queue.flush()
+        return event
+
+    def wait(self, events: Sequence[Any]) -> None:
+        """Wait for the events of `upload`."""
+        with self._naming("take an array"):
+            for event in events:
+                event.wait()
 
     def run(
         self,
@@ -271,3 +332,38 @@ class DeviceQueue:
             seconds = 1e-9 * (event.profile.end - event.profile.start)
             kernel_seconds[name] = kernel_seconds.get(name, 0.0) + seconds
         self._events.clear()
+
+
+class UploadBuffers:
+    """Two buffers that are filled in turn: one by a copy, while kernels read the other.
+
+    Parameters
+    ----------
+    queue
+        That reads them.
+    n_bytes
+        Of each buffer.
+    """
+
+    def __init__(self, queue: DeviceQueue, n_bytes: int) -> None:
+        self._queue = queue
+        self._buffers = [queue.empty(n_bytes), queue.empty(n_bytes)]
+        #: When kernels had read the older buffer; None: it has not been filled.
+        self._mark: Any = None
+        self._copies: list[Any] = []
+
+    def fill(self, *parts: tuple[int, NDArray[Any]]) -> Buffer:
+        """Start to copy contiguous arrays to these bytes of a buffer; return it.
+
+        It holds them until this is called the second time from now.
+        """
+        self._buffers.reverse()
+        own = [(begin, array) for begin, array in parts if array.size > 0]
+        before, self._mark = self._mark, self._queue.mark()
+        self._copies = self._queue.upload(self._buffers[0], own, before)
+        return self._buffers[0]
+
+    def wait(self) -> None:
+        """Wait until the arrays have been copied and may change."""
+        self._queue.wait(self._copies)
+        self._copies = []

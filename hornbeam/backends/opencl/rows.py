@@ -15,29 +15,37 @@ from hornbeam.backends.interface import (
     RowSample,
 )
 from hornbeam.backends.memory_rows import MemoryRows
-from hornbeam.backends.opencl.column_groups import ColumnGroups, group_columns
-from hornbeam.backends.opencl.devices import Device
 from hornbeam.backends.opencl.gradient_columns import (
     ColumnBuffers,
     DeviceColumn,
     GradientPair,
 )
 from hornbeam.backends.opencl.gradients import DeviceGradients
+from hornbeam.backends.opencl.histograms import DeviceHistograms, pack_rows
 from hornbeam.backends.opencl.mirror import Mirror
 from hornbeam.backends.opencl.partition import DevicePartition
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, check_memory, tiles_of
 from hornbeam.backends.row_numbers import RowNumbers
+from hornbeam.backends.row_state import gradient_type
 from hornbeam.binning.layout import DenseBins, HistogramLayout, PerTreeBins
-from hornbeam.kernels.layout import BLOCK_ROWS
 from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.team import Team
 
-__all__ = ["OpenCLRows"]
+__all__ = ["OpenCLRows", "state_bytes"]
 
-#: Work-groups for each compute unit that share the rows of the histograms of a level.
-_GROUPS_PER_UNIT = 8
-#: The least rows of such a group: it adds its sums to the node's histogram at the end.
-_LEAST_ROWS = 1 << 11
+
+def state_bytes(
+    margins: NDArray[Any],
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+) -> int:
+    """Return the memory that rows take on a device in addition to their bins."""
+    weight_bytes = 0 if weights is None else weights.nbytes
+    kind = gradient_type(weights if weight_bytes > 0 else None)
+    # Row lists, their sides, packed gradients and leaves; then what the host has.
+    lists = (8 + 4 + 1 + 8 + 4) * margins.shape[1]
+    pairs = (8 + 2 * kind.itemsize) * margins.size
+    return lists + pairs + targets.nbytes + weight_bytes
 
 
 class OpenCLRows(MemoryRows):
@@ -52,16 +60,23 @@ class OpenCLRows(MemoryRows):
     ----------
     bins, targets, weights, margins, team
         As for `MemoryRows`.
-    device
-        That the rows are on.
+    queue
+        Of the device that the rows are on.
     numbers, multi_output_columns
         As for `MemoryRows`.
+
+    Attributes
+    ----------
+    by_row
+        The bins, row by row; see `pack_rows`.
 
     Raises
     ------
     DeviceError
         If the memory of the device is too small; and from all methods, if it fails.
     """
+
+    by_row: Buffer
 
     #: A pass over few rows takes the device hardly longer than starting it.
     lookahead = 8
@@ -73,74 +88,47 @@ class OpenCLRows(MemoryRows):
         weights: NDArray[np.float64] | None,
         margins: NDArray[Any],
         team: Team,
-        device: Device,
+        queue: DeviceQueue,
         numbers: RowNumbers | None = None,
         multi_output_columns: int = 0,
     ) -> None:
-        self._device = device
-        self._queue: DeviceQueue | None = None
+        self._queue = queue
         state = targets, weights, margins, team
         super().__init__(bins, *state, numbers, multi_output_columns)
-        if self._queue is None:
-            self._start()
-
-    def _use_bins(self, bins: DenseBins) -> HistogramLayout:
-        layout, kind = bins.layout, bins.by_feature.dtype
-        self._check_memory(layout, kind)
-        if self._queue is None:
-            self._start()
-        queue, n_rows = self.queue, self.n_rows
-        queue.bins = kind
-        n_columns = layout.n_columns
-        self._bins_per_word = 4 // kind.itemsize
-        self._row_words = -(-n_columns // self._bins_per_word)
-        by_feature = queue.buffer_of(np.ascontiguousarray(bins.by_feature))
-        self._by_row = queue.empty(4 * self._row_words * n_rows)
-        queue.run(
-            "transpose",
-            tiles_of(n_rows),
-            by_feature,
-            *map(np.uint32, (n_rows, n_columns, self._row_words)),
-            self._by_row,
-        )
-        self._partition = DevicePartition(
-            queue, layout.feature_table, layout.n_set_words, n_rows, by_feature
-        )
-        self._columns_of_features = layout.column_of
-        self._chosen = np.empty(0, np.uint64)
-        self._histograms, self._n_histograms = queue.empty(0), 0
-        return layout
-
-    @property
-    def queue(self) -> DeviceQueue:
-        """The queue of the device."""
-        assert self._queue is not None
-        return self._queue
-
-    def _start(self) -> None:
-        """Start the queue, and allocate what does not depend on the bins."""
-        queue = self._queue = DeviceQueue(self._device)
-        state = self._state
-        self._margins = Mirror(queue, state.margins)
+        rows = self._state
+        self._margins = Mirror(queue, rows.margins)
         computes = self.multi_output_columns == 0
-        self._gradients = DeviceGradients(queue, state, self._margins, computes)
+        self._gradients = DeviceGradients(queue, rows, self._margins, computes)
         self._buffers: list[ColumnBuffers] = []
         self._ones: Buffer | None = None
-        self._leaf_of = Mirror(queue, state.leaf_of[None])
+        self._leaf_of = Mirror(queue, rows.leaf_of[None])
 
-    def _check_memory(self, layout: HistogramLayout, kind: np.dtype[Any]) -> None:
-        """Raise a `DeviceError` if the device has too little memory for the rows."""
-        n_rows, gradients = self.n_rows, self._state.gradients
-        words = -(-layout.n_columns * kind.itemsize // 4)
-        by_row = 4 * words * n_rows
-        by_feature = layout.n_columns * kind.itemsize * n_rows
-        # Row lists, their sides, packed gradients and leaves; then what the host has.
-        lists = (8 + 4 + 1 + 8 + 4) * n_rows
+    def _use_bins(self, bins: DenseBins) -> HistogramLayout:
+        queue, layout, kind = self._queue, bins.layout, bins.by_feature.dtype
+        n_rows, n_columns = self.n_rows, layout.n_columns
+        words = -(-n_columns * kind.itemsize // 4)
+        by_row, by_feature = 4 * words * n_rows, n_columns * kind.itemsize * n_rows
         rows = self._state.rows
-        state = rows.margins.nbytes + rows.targets.nbytes + rows.weights.nbytes
-        state += 2 * gradients.nbytes
+        state = state_bytes(rows.margins, rows.targets, rows.weights)
         largest = max(by_row, by_feature, 8 * n_rows)
-        check_memory(self._device, by_row + by_feature + lists + state, largest)
+        check_memory(queue.device, by_row + by_feature + state, largest)
+        self._partition_rows(layout, kind)
+        self._histograms = DeviceHistograms(queue, layout, kind)
+        on_device = queue.buffer_of(np.ascontiguousarray(bins.by_feature))
+        self.set_by_feature(on_device)
+        self.by_row = queue.empty(by_row)
+        pack_rows(queue, on_device, (n_rows, 1), n_rows, n_columns, self.by_row)
+        return layout
+
+    def set_by_feature(self, by_feature: Buffer) -> None:
+        """Move and route rows by these bins from now on, (columns, rows)."""
+        self._partition.by_feature = by_feature
+
+    def _partition_rows(self, layout: HistogramLayout, kind: np.dtype[Any]) -> None:
+        """Make the partition of the rows, whose bins are of this layout and type."""
+        self._queue.bins = kind
+        table, words = layout.feature_table, layout.n_set_words
+        self._partition = DevicePartition(self._queue, table, words, self.n_rows)
 
     # The gradients of a round
 
@@ -192,7 +180,7 @@ class OpenCLRows(MemoryRows):
     def _columns_of(
         self, pairs: list[GradientPair], wide_scales: NDArray[np.float64]
     ) -> list[DeviceColumn]:
-        queue, rows = self.queue, self.n_rows
+        queue, rows = self._queue, self.n_rows
         while len(self._buffers) < len(pairs):
             self._buffers.append(ColumnBuffers(queue, rows))
         return [
@@ -203,9 +191,7 @@ class OpenCLRows(MemoryRows):
     def _begin(
         self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
     ) -> None:
-        if not np.array_equal(features, self._chosen):
-            self._chosen = features
-            self._groups: dict[bool, tuple[ColumnGroups, list[Buffer]]] = {}
+        self._histograms.choose(features)
         self._partition.begin_tree(taken)
 
     def widen(self, columns: Sequence[int] = (0,)) -> None:
@@ -232,79 +218,32 @@ class OpenCLRows(MemoryRows):
         slots: NDArray[np.intp],
         histograms: NDArray[np.int64],
     ) -> None:
-        self._partition.move()
+        counts_rows = self._histograms.begin(nodes.size, histograms, len(self._columns))
+        self.add_histograms(self._histograms, nodes, counts_rows)
+        self._histograms.read(slots, histograms)
+
+    def add_histograms(
+        self,
+        histograms: DeviceHistograms,
+        nodes: NDArray[np.intp],
+        counts_rows: bool,
+    ) -> None:
+        """Move rows to the nodes, and add them to histograms that have begun."""
+        partition = self._partition
+        partition.move()
+        rows = self.by_row, partition, nodes
         for number, column in enumerate(self._columns):
-            own = histograms[number]
-            if own.shape[1] > 2:
-                own[slots, 2] = self._build(nodes, self._unit_hessians(), False)[:, 1]
-            own[slots, :2] = self._build(nodes, column.quantised, column.is_wide)
-        if len(histograms) > len(self._columns):
-            histograms[-1, slots] = self._build(nodes, self._unit_hessians(), False)
-        self._partition.learn_extents()
-
-    def _build(
-        self, nodes: NDArray[np.intp], pairs: Buffer, is_wide: bool
-    ) -> NDArray[np.int64]:
-        """Return the sums of these pairs of numbers of each row, (nodes, 2, bins)."""
-        queue, partition = self.queue, self._partition
-        assert self.layout is not None
-        sums = np.empty((nodes.size, 2, self.layout.n_histogram_bins), np.int64)
-        if sums.nbytes > self._n_histograms:
-            self._n_histograms = sums.nbytes
-            self._histograms = queue.empty(sums.nbytes)
-        queue.zero(self._histograms, sums.nbytes)
-        groups, (group_list, words, bin_of_cell) = self._groups_for(is_wide)
-        sizes = partition.most_rows(nodes)
-        units = self._device.units
-        shared = int(sizes.sum()) // (_GROUPS_PER_UNIT * units) + 1
-        task_rows = min(max(shared, _LEAST_ROWS), BLOCK_ROWS)
-        parts = -(-sizes // task_rows)
-        first = np.cumsum(parts) - parts
-        of_node = np.repeat(np.arange(nodes.size), parts)
-        tasks = np.empty((of_node.size, 4), np.int32)
-        tasks[:, 0], tasks[:, 2] = 1 + nodes[of_node], of_node
-        tasks[:, 1] = partition.sides(nodes)[of_node]
-        tasks[:, 3] = np.arange(of_node.size) - first[of_node]
-        queue.run(
-            "build_wide" if is_wide else "build_packed",
-            (of_node.size, len(groups.groups)),
-            self._by_row,
-            np.uint32(self._row_words),
-            np.uint32(self.n_rows),
-            partition.rows,
-            partition.extents,
-            queue.copy_of(tasks),
-            np.uint32(task_rows),
-            group_list,
-            words,
-            bin_of_cell,
-            self._histograms,
-            np.uint32(self.layout.n_histogram_bins),
-            pairs,
-            groups.most_cells * (16 if is_wide else 8),
-        )
-        return queue.read(self._histograms, sums)
-
-    def _groups_for(self, is_wide: bool) -> tuple[ColumnGroups, list[Buffer]]:
-        """Return the groups of the tree's columns, on the host and on the device."""
-        if is_wide not in self._groups:
-            assert self.layout is not None
-            groups = group_columns(
-                self.layout,
-                np.unique(self._columns_of_features[self._chosen]),
-                self._bins_per_word,
-                self._device.options.local_bytes // (16 if is_wide else 8),
-            )
-            lists = groups.groups, groups.words, groups.bin_of_cell
-            self._groups[is_wide] = groups, [self.queue.copy_of(own) for own in lists]
-        return self._groups[is_wide]
+            histograms.add(number, *rows, column.quantised, column.is_wide)
+        if counts_rows:
+            histograms.add(len(self._columns), *rows, self._unit_hessians(), False)
+        partition.learn_extents()
 
     def _unit_hessians(self) -> Buffer:
         """Return packed pairs of gradient 0 and hessian 1 for each row."""
         if self._ones is None:
-            self._ones = self.queue.empty(8 * self.n_rows)
+            self._ones = self._queue.empty(8 * self.n_rows)
             rows = np.uint32(self.n_rows)
-            self.queue.run("fill_ones", tiles_of(self.n_rows), rows, self._ones)
+            self._queue.run("fill_ones", tiles_of(self.n_rows), rows, self._ones)
         return self._ones
 
     # Leaves and margins
@@ -312,15 +251,40 @@ class OpenCLRows(MemoryRows):
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
-        sums = np.zeros((len(self._leaf_columns), n_leaves, 2), np.int64)
-        (leaf_of,) = self._leaf_of.to_write()
-        for column, own in zip(self._leaf_columns, sums, strict=True):
-            on_device = self.queue.zeros(own.nbytes)
-            self._partition.mark_leaves(
-                nodes, leaves, n_leaves, column, leaf_of, on_device
-            )
-            self.queue.read(on_device, own)
+        sums = np.empty((self.n_leaf_columns, n_leaves, 2), np.int64)
+        on_device = [self._queue.zeros(own.nbytes) for own in sums]
+        self.add_leaves(nodes, leaves, n_leaves, on_device)
+        for buffer, own in zip(on_device, sums, strict=True):
+            self._queue.read(buffer, own)
         return sums
+
+    @property
+    def n_leaf_columns(self) -> int:
+        """Number of columns that leaves are summed of."""
+        return len(self._leaf_columns)
+
+    def add_leaves(
+        self,
+        nodes: NDArray[np.intp],
+        leaves: NDArray[np.intp],
+        n_leaves: int,
+        sums: Sequence[Buffer],
+    ) -> None:
+        """Write the leaf of each row, and add the rows to sums on the device.
+
+        There is a buffer for each column that leaves are summed of.
+        """
+        (leaf_of,) = self._leaf_of.to_write()
+        self._is_routed = False
+        for column, own in zip(self._leaf_columns, sums, strict=True):
+            self._partition.mark_leaves(nodes, leaves, n_leaves, column, leaf_of, own)
+
+    def leaf_gradients(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the gradients and hessians that leaves are summed of, each (rows,)."""
+        self._gradients.on_host()
+        found = self._state.leaf_columns[0].leaf_gradients()
+        gradients, hessians = (own for own in found if own.size > 0)
+        return gradients, hessians
 
     def leaf_of(self) -> NDArray[np.uint32]:
         leaf_of: NDArray[np.uint32] = self._leaf_of.on_host()[0]
@@ -328,22 +292,25 @@ class OpenCLRows(MemoryRows):
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         (leaf_of,) = self._leaf_of.on_device()
-        self._route_left_out()
+        self.route_left_out()
         self._margins.on_device()
         outputs = [self._tree_output] if values.ndim == 1 else range(self.n_outputs)
         for output, own in zip(outputs, np.atleast_2d(values.T), strict=True):
-            self.queue.run(
+            self._queue.run(
                 "add_leaf_values",
                 tiles_of(self.n_rows),
                 leaf_of,
-                self.queue.copy_of(own),
+                self._queue.copy_of(own),
                 np.uint32(self.n_rows),
                 np.uint32(self._state.rows.single),
                 self._margins.to_write()[output],
             )
 
-    def _route_left_out(self) -> None:
-        """Route the rows that are not in the sample to their leaves."""
+    def route_left_out(self) -> None:
+        """Route the rows that are not in the sample to their leaves, once a tree."""
+        if self._is_routed:
+            return
+        self._is_routed = True
         (leaf_of,) = self._leaf_of.on_device()
         self._leaf_of.to_write()
         self._partition.route_left_out(leaf_of)
@@ -358,7 +325,7 @@ class OpenCLRows(MemoryRows):
     def add_linear_leaves(
         self, data: NDArray[Any], values: NDArray[np.float32], leaves: NodeTerms
     ) -> None:
-        self._route_left_out()
+        self.route_left_out()
         self._leaf_of.on_host()
         self._margins.on_host()
         self._state.add_linear_leaves(self._tree_output, data, values, leaves)

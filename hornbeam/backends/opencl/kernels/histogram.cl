@@ -18,11 +18,13 @@ typedef struct {
 } ColumnGroup;
 
 // Copies the bins to the order of rows, in words.
-KERNEL void transpose(
-    __global const BIN* by_feature,  // (columns, rows)
+KERNEL void pack_rows(
+    __global const BIN* bins,
+    ulong column_step,  // from a bin to that of the next column
+    ulong row_step,     // and to that of the next row
     uint rows,
     uint columns,
-    uint words,  // of a row
+    uint words,         // of a row
     __global BIN* by_row)
 {
     uint begin = get_group_id(0) * TILE_ROWS;
@@ -30,7 +32,7 @@ KERNEL void transpose(
     for (uint column = 0; column < columns; column++)
         for (uint i = begin + get_local_id(0); i < end; i += GROUP_SIZE)
             by_row[(ulong)i * words * BINS_PER_WORD + column] =
-                by_feature[(ulong)column * rows + i];
+                bins[column * column_step + i * row_step];
 }
 
 #if BINS_PER_WORD == 4

@@ -1,0 +1,169 @@
+"""Gradient histograms of nodes, built on the device and read by the host."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.backends.opencl.column_groups import ColumnGroups, group_columns
+from hornbeam.backends.opencl.partition import DevicePartition
+from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
+from hornbeam.binning.layout import HistogramLayout
+from hornbeam.kernels.layout import BLOCK_ROWS
+
+__all__ = ["DeviceHistograms", "pack_rows"]
+
+#: Work-groups for each compute unit that share the rows of the histograms of a level.
+_GROUPS_PER_UNIT = 8
+#: The least rows of such a group: it adds its sums to the node's histogram at the end.
+_LEAST_ROWS = 1 << 11
+
+
+def pack_rows(
+    queue: DeviceQueue,
+    bins: Buffer,
+    steps: tuple[int, int],
+    rows: int,
+    columns: int,
+    by_row: Buffer,
+) -> None:
+    """Write the bins of each row side by side, from the beginning of a word on.
+
+    `steps` are the places from a bin to that of the next column, and of the next row.
+    """
+    words = -(-columns * queue.bins.itemsize // 4)
+    sizes = map(np.uint32, (rows, columns, words))
+    tiles = tiles_of(rows)
+    queue.run("pack_rows", tiles, bins, *map(np.uint64, steps), *sizes, by_row)
+
+
+class DeviceHistograms:
+    """Histograms of the columns of a tree, summed on the device.
+
+    A level calls `begin`, any number of `add`, of one block of rows or of several, and
+    `read`.
+
+    Parameters
+    ----------
+    queue
+        Of the device.
+    layout
+        Of the histograms.
+    kind
+        The type of bins.
+    """
+
+    def __init__(
+        self, queue: DeviceQueue, layout: HistogramLayout, kind: np.dtype[np.integer]
+    ) -> None:
+        self._queue, self._layout = queue, layout
+        self._bins_per_word = 4 // kind.itemsize
+        self._row_words = -(-layout.n_columns // self._bins_per_word)
+        self._columns_of_features = layout.column_of
+        self._chosen = np.empty(0, np.uint64)
+        self._groups: dict[bool, tuple[ColumnGroups, list[Buffer]]] = {}
+        self._sums, self._n_bytes = queue.empty(0), 0
+
+    def choose(self, features: NDArray[np.uint64]) -> None:
+        """Build histograms of the columns of these features from now on."""
+        if not np.array_equal(features, self._chosen):
+            self._chosen, self._groups = features, {}
+
+    def begin(self, nodes: int, out: NDArray[np.int64], columns: int) -> bool:
+        """Begin with histograms of zeros, which will be written to `out`.
+
+        Parameters
+        ----------
+        nodes
+            Number of nodes.
+        out
+            As for `Rows.build_histograms`.
+        columns
+            Number of gradient columns.
+
+        Returns
+        -------
+        Whether rows are counted, too: as the hessians of one more kind.
+        """
+        counts_rows = out.shape[2] > 2 or len(out) > columns
+        self._columns = columns
+        kinds = columns + counts_rows
+        self._shape = kinds, nodes, 2, self._layout.n_histogram_bins
+        n_bytes = 8 * int(np.prod(self._shape))
+        if n_bytes > self._n_bytes:
+            self._n_bytes, self._sums = n_bytes, self._queue.empty(n_bytes)
+        self._queue.zero(self._sums, n_bytes)
+        return counts_rows
+
+    def add(
+        self,
+        kind: int,
+        by_row: Buffer,
+        partition: DevicePartition,
+        nodes: NDArray[np.intp],
+        pairs: Buffer,
+        is_wide: bool,
+    ) -> None:
+        """Add pairs of numbers of each row to the histograms of one kind.
+
+        Parameters
+        ----------
+        kind
+            Which of the histograms of a node: the number of the gradient column.
+        by_row
+            The bins of the rows; see `pack_rows`.
+        partition
+            In which the rows of `nodes` are.
+        pairs, is_wide
+            Packed or wide pairs, by row.
+        """
+        queue, sizes = self._queue, partition.most_rows(nodes)
+        groups, lists = self._groups_for(is_wide)
+        shared = int(sizes.sum()) // (_GROUPS_PER_UNIT * queue.device.units) + 1
+        task_rows = min(max(shared, _LEAST_ROWS), BLOCK_ROWS)
+        parts = -(-sizes // task_rows)
+        first = np.cumsum(parts) - parts
+        of_node = np.repeat(np.arange(nodes.size), parts)
+        tasks = np.empty((of_node.size, 4), np.int32)
+        tasks[:, 0], tasks[:, 2] = 1 + nodes[of_node], kind * nodes.size + of_node
+        tasks[:, 1] = partition.sides(nodes)[of_node]
+        tasks[:, 3] = np.arange(of_node.size) - first[of_node]
+        queue.run(
+            "build_wide" if is_wide else "build_packed",
+            (of_node.size, len(groups.groups)),
+            by_row,
+            np.uint32(self._row_words),
+            np.uint32(partition.n_rows),
+            partition.rows,
+            partition.extents,
+            queue.copy_of(tasks),
+            np.uint32(task_rows),
+            *lists,
+            self._sums,
+            np.uint32(self._layout.n_histogram_bins),
+            pairs,
+            groups.most_cells * (16 if is_wide else 8),
+        )
+
+    def read(self, slots: NDArray[np.intp], out: NDArray[np.int64]) -> None:
+        """Wait, and write the histograms of the nodes to their slots."""
+        found = self._queue.read(self._sums, np.empty(self._shape, np.int64))
+        columns = self._columns
+        out[:columns, slots, :2] = found[:columns]
+        if out.shape[2] > 2:
+            out[0, slots, 2] = found[-1, :, 1]
+        elif len(found) > columns:
+            out[-1, slots] = found[-1]
+
+    def _groups_for(self, is_wide: bool) -> tuple[ColumnGroups, list[Buffer]]:
+        """Return the groups of the tree's columns, on the host and on the device."""
+        if is_wide not in self._groups:
+            groups = group_columns(
+                self._layout,
+                np.unique(self._columns_of_features[self._chosen]),
+                self._bins_per_word,
+                self._queue.device.options.local_bytes // (16 if is_wide else 8),
+            )
+            lists = groups.groups, groups.words, groups.bin_of_cell
+            self._groups[is_wide] = groups, [self._queue.copy_of(own) for own in lists]
+        return self._groups[is_wide]
