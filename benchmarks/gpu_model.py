@@ -108,6 +108,16 @@ class Work:
         """Return the pairs of numbers that are added to bins in local memory."""
         return self.rows * self.features * (1 + (self.depth - 1) / 2)
 
+    def streamed(self) -> float:
+        """Return the bytes of bins that go to the device from external memory.
+
+        Each level needs the bins by row, and the columns of the splits above it; the
+        leaves need the columns of the last splits. Each node splits by another feature.
+        """
+        row_bytes, columns = self.features, range(self.depth)
+        split = sum(min(self.features, 2**level) for level in columns)
+        return float(self.rows) * (self.depth * row_bytes + split)
+
     def read_back(self) -> float:
         """Return the bytes of histograms that the host reads."""
         built = 2 ** (self.depth - 1)
@@ -148,6 +158,8 @@ def main() -> None:
         for part in found[0]:
             table.add_row(part, *(f"{own[part] * 1e3:.2f}" for own in found))
         table.add_row("all", *(f"{sum(own.values()) * 1e3:.1f}" for own in found))
+        streamed = (f"{work.streamed() / card.link * 1e3:.0f}" for card in CARDS)
+        table.add_row("bins from external memory, meanwhile", *streamed)
         Console(width=120).print(table)
 
 

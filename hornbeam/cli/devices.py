@@ -44,7 +44,7 @@ def _facts(device: Device) -> str:
 def check() -> tuple[dict[str, str], bool]:
     """Train a small model on each device; return the results, and if all are right.
 
-    It is right if its digest is that of the model of the CPU.
+    It is right if its digest and its predictions are those of the CPU.
     """
     rng = np.random.default_rng(0)
     data = rng.integers(300, size=(_ROWS, 8)).astype(np.float32)
@@ -52,16 +52,18 @@ def check() -> tuple[dict[str, str], bool]:
     label = np.nansum(data[:, :3], axis=1) > 400
     rows = hornbeam.QuantileDMatrix(data, label.astype(float))
 
-    def digest(device: str) -> str:
+    def train(device: str) -> tuple[str, bytes]:
         params: dict[str, Any] = {"objective": "binary:logistic", "device": device}
-        return hornbeam.train(params, rows, 10, verbose_eval=False).digest()
+        model = hornbeam.train(params, rows, 10, verbose_eval=False)
+        return model.digest(), model.predict(rows).tobytes()
 
-    expected, all_right, found = digest("cpu"), True, {}
+    same = "the same model and predictions as on the CPU"
+    expected, all_right, found = train("cpu"), True, {}
     for device in find_devices():
         begin = perf_counter()
         try:
-            is_right = digest(device.name) == expected
-            result = "the same model as on the CPU" if is_right else "ANOTHER MODEL"
+            is_right = train(device.name) == expected
+            result = same if is_right else "ANOTHER MODEL OR OTHER PREDICTIONS"
         except hornbeam.HornbeamError as error:
             is_right, result = False, str(error)
         seconds = perf_counter() - begin

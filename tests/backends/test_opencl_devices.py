@@ -184,7 +184,7 @@ def test_the_command_lists_and_checks_devices():
     assert listed.startswith(NAME)
     assert "MB" in listed
     assert checked.startswith(NAME)
-    assert "the same model as on the CPU" in checked
+    assert "the same model and predictions as on the CPU" in checked
 
 
 def test_errors_of_devices_are_errors_of_hornbeam():

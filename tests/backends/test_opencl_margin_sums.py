@@ -9,6 +9,7 @@ from pocl import NAME, SHAPES, device_of
 
 import hornbeam
 from hornbeam.backends.opencl import devices
+from hornbeam.backends.opencl.devices import opencl
 from hornbeam.backends.opencl.margin_sums import MarginSums
 
 ROWS = 3000
@@ -181,6 +182,25 @@ def test_margins_follow_the_booster_to_another_device(additions):
 
     assert scores([NAME, NAME, "cpu", NAME]) == scores(["cpu"] * 4)
     assert additions
+
+
+def test_after_a_lost_device_evaluation_goes_on_with_the_cpu(monkeypatch):
+    params, x, y, _ = case()
+    data, other = hornbeam.DMatrix(x, y), hornbeam.DMatrix(x[::2], y[::2])
+    booster = hornbeam.train({**params, "device": NAME}, data, 2)
+    booster.eval(other)
+    copy = opencl().enqueue_copy
+
+    def lose(queue, target, source, **options):
+        return copy(queue, target, source, **options, src_offset=1 << 60)
+
+    with monkeypatch.context() as lost:
+        lost.setattr(opencl(), "enqueue_copy", lose)
+        with pytest.raises(hornbeam.DeviceError, match="device='cpu'"):
+            booster.eval(other)
+    booster.set_param("device", "cpu")
+    expected = hornbeam.train(params, data, 2)
+    assert booster.eval(other) == expected.eval(other)
 
 
 def test_the_host_predicts_what_devices_do_not(additions):
