@@ -4,8 +4,9 @@
     python -m benchmarks.gpu
 
 Trains on made rows of a binary label with each library on the GPU, in alternating
-repeats, data in matrices already, and prints seconds, the seconds of each kernel in one
-further run. The digests of all models of Hornbeam are compared, so a wrong one fails.
+repeats, data in matrices already, and with the bins in external memory if asked to, and
+predicts the rows. Prints seconds, and those of each kernel in one further run. The
+digests of all models of Hornbeam are compared, and predictions, so a wrong one fails.
 XGBoost is left out with a line that says why if the installed package or the machine
 has no CUDA. Without a GPU any OpenCL device can be named, such as PoCL's:
 --device opencl:0:0. Prints a table and writes JSON.
@@ -14,10 +15,13 @@ has no CUDA. Without a GPU any OpenCL device can be named, such as PoCL's:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -26,6 +30,9 @@ from benchmarks.data import made
 from benchmarks.libraries import BINS, Task
 from benchmarks.machine import add_output_option, clock, describe, write
 from hornbeam.backends.opencl import devices, queue
+
+#: Rows of a batch that external memory is made of.
+_BATCH_ROWS = 1 << 20
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -43,6 +50,9 @@ def parse_arguments() -> argparse.Namespace:
         "--short-atomics", action="store_true", help="two additions of 32 bits for one"
     )
     parser.add_argument("--no-cpu", action="store_true", help="leave out the CPU")
+    parser.add_argument(
+        "--external-memory", action="store_true", help="train from blocks on disk, too"
+    )
     add_output_option(parser)
     return parser.parse_args()
 
@@ -78,6 +88,32 @@ def xgboost_trainer(x: Any, y: Any) -> Callable[[dict[str, Any], int], Any] | No
     )
 
 
+def external_matrix(x: Any, y: Any, folder: str, threads: int) -> Any:
+    """Return the same rows as a matrix in external memory."""
+
+    def batches() -> Iterator[tuple[Any, Any]]:
+        for begin in range(0, len(x), _BATCH_ROWS):
+            yield x[begin : begin + _BATCH_ROWS], y[begin : begin + _BATCH_ROWS]
+
+    return hornbeam.ExtMemQuantileDMatrix(
+        batches, cache=folder, max_bin=BINS, nthread=threads
+    )
+
+
+def predict(model: Any, x: Any, places: list[str], repeats: int) -> dict[str, Any]:
+    """Return the wall and CPU seconds of predictions on each device."""
+    seconds: dict[str, list[list[float]]] = {place: [] for place in places}
+    found = set()
+    for _ in range(1 + repeats):  # the first compiles
+        for place in places:
+            model.set_param("device", place)
+            with clock() as own:
+                found.add(model.inplace_predict(x).tobytes())
+            seconds[place].append([own.wall, own.cpu])
+    assert len(found) == 1, "predictions differ"
+    return {place: np.array(own[1:]).min(axis=0) for place, own in seconds.items()}
+
+
 def profile(train: Callable[[], Any]) -> dict[str, float]:
     """Return the seconds of each kernel of a training."""
     queue.kernel_seconds = {}
@@ -88,22 +124,36 @@ def profile(train: Callable[[], Any]) -> dict[str, float]:
 
 def main() -> None:
     """Print and write the results."""
-    arguments = parse_arguments()
+    with ExitStack() as folders:
+        run(parse_arguments(), folders)
+
+
+def run(arguments: argparse.Namespace, folders: ExitStack) -> None:
+    """Measure; external memory is in temporary folders."""
     device = choose_options(arguments)
     print(f"{device.title}, {device.driver}, {device.options}")
     x, y = made(arguments.rows, arguments.columns, seed=0)
     data = hornbeam.QuantileDMatrix(x, y, max_bin=BINS, nthread=arguments.threads)
 
-    def with_hornbeam(where: str) -> Callable[[dict[str, Any], int], Any]:
+    def with_hornbeam(where: str, rows: Any) -> Callable[[dict[str, Any], int], Any]:
         def train(params: dict[str, Any], rounds: int) -> Any:
             given = {**params, "device": where}
-            return hornbeam.train(given, data, rounds, verbose_eval=False)
+            return hornbeam.train(given, rows, rounds, verbose_eval=False)
 
         return train
 
-    trainers = {"hornbeam, device": with_hornbeam(arguments.device)}
+    places = {"device": arguments.device}
     if not arguments.no_cpu:
-        trainers["hornbeam, cpu"] = with_hornbeam("cpu")
+        places["cpu"] = "cpu"
+    trainers = {
+        f"hornbeam, {name}": with_hornbeam(place, data)
+        for name, place in places.items()
+    }
+    if arguments.external_memory:
+        folder = folders.enter_context(tempfile.TemporaryDirectory())
+        pages = external_matrix(x, y, folder, arguments.threads)
+        for name, place in places.items():
+            trainers[f"hornbeam, external memory, {name}"] = with_hornbeam(place, pages)
     rival = xgboost_trainer(x, y)
     if rival is not None:
         trainers["xgboost, cuda"] = rival
@@ -114,7 +164,7 @@ def main() -> None:
         params = task.xgboost_parameters()
         seconds: dict[str, list[float]] = {name: [] for name in trainers}
         cpu: dict[str, list[float]] = {name: [] for name in trainers}
-        digests = {}
+        digests, last = {}, None
         for train in trainers.values():
             train(params, 2)  # compiles, and copies the rows
         for _ in range(arguments.repeats):
@@ -124,8 +174,13 @@ def main() -> None:
                 seconds[name].append(own.wall)
                 cpu[name].append(own.cpu)
                 if name.startswith("hornbeam"):
-                    digests[name] = model.digest()
+                    digests[name], last = model.digest(), model
         assert len({*digests.values()}) == 1, digests
+        for place, own in predict(
+            last, x, list(places.values()), arguments.repeats
+        ).items():
+            name = f"prediction of {arguments.rounds} trees, {place}"
+            seconds[name], cpu[name] = [own[0]], [own[1]]
         kernels = profile(lambda p=params: trainers["hornbeam, device"](p, 10))
         results.append(
             {"depth": depth, "seconds": seconds, "cpu": cpu, "kernels": kernels}

@@ -100,7 +100,6 @@ class MarginSums:
             copy_of(roots),
             np.uint32(len(roots)),
             *map(copy_of, (nodes, thresholds, spans, rights)),
-            np.uint32(len(spans) > 0),
             copy_of(leaves),
             np.uint32(1 if leaves.ndim == 1 else leaves.shape[1]),
             np.uint32(self._shape[1]),
