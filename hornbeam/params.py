@@ -171,9 +171,9 @@ class Parameters:
             ("gpu:0+gpu:1", rf"{_DEVICE}([+]{_DEVICE})+"),
         ),
         later=("sycl",),
-        help="where trees are grown: gpu is the first GPU, cuda the first of NVIDIA, "
-        "opencl:P:D device D of OpenCL platform P, and several with + share the rows; "
-        "does not change the model",
+        help="where rows are trained on and predicted: gpu is the first GPU, cuda the "
+        "first of NVIDIA, opencl:P:D device D of OpenCL platform P, and several with + "
+        "share the rows; does not change the model",
     )
     nthread: int = parameter(
         0,
