@@ -274,12 +274,14 @@ def device_of_sums(device: str) -> str:
     """Return the device that trees are added to margins on.
 
     Where the device is not there this is ``"cpu"``, with a warning: the sums are the
-    same, and a model that was trained on a device is used on other machines.
+    same, and a model that was trained on a device is used on other machines. It is
+    also ``"cpu"`` if the device takes the smallest float32 numbers as 0.
     """
     if device == "cpu":
         return device
     try:
-        return opencl.find_device(device.partition("+")[0]).name
+        found = opencl.find_device(device.partition("+")[0])
     except (DeviceError, MissingExtraError) as error:
         warnings.warn(f"predictions are made on the CPU: {error}", stacklevel=4)
         return "cpu"
+    return found.name if found.keeps_denormals else "cpu"

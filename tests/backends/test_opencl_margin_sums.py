@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -226,6 +228,20 @@ def test_the_host_predicts_what_devices_do_not(additions):
         verbose_eval=False,
     )
     assert losses["other"]["logloss"][-1] < losses["other"]["logloss"][0]
+
+
+def test_a_device_without_denormals_does_not_predict(monkeypatch, additions):
+    tiny = np.float32(1e-40) * np.arange(2000, dtype=np.float32)[:, None]
+    data = hornbeam.DMatrix(tiny, np.arange(2000) % 1000 > 500)
+    model = hornbeam.train({"objective": "binary:logistic"}, data, 3)
+    expected = model.inplace_predict(tiny)
+    model.set_param("device", NAME)
+    assert np.array_equal(model.inplace_predict(tiny), expected)
+    assert len(additions) == 1
+    device = replace(device_of(SHAPES["one item"]), keeps_denormals=False)
+    monkeypatch.setattr(devices, "find_devices", lambda: (device,))
+    assert np.array_equal(model.inplace_predict(tiny), expected)
+    assert len(additions) == 1
 
 
 def test_where_the_device_is_not_there_predictions_are_made_on_the_cpu():

@@ -61,6 +61,9 @@ class Device:
         Number of its compute units: cores, or multiprocessors.
     has_doubles
         Whether it computes in float64, which training needs.
+    keeps_denormals
+        Whether float32 numbers below 1.2e-38 are not 0 for it, as comparisons of
+        features with thresholds need.
     options
         How kernels are compiled for it.
     handle
@@ -76,6 +79,7 @@ class Device:
     largest_buffer: int
     units: int
     has_doubles: bool
+    keeps_denormals: bool
     options: Options
     handle: Any
 
@@ -121,6 +125,7 @@ def _describe(cl: Any, name: str, platform: Any, handle: Any) -> Device:
         handle.max_mem_alloc_size,
         handle.max_compute_units,
         "cl_khr_fp64" in extensions,
+        bool(handle.single_fp_config & cl.device_fp_config.DENORM),
         Options(
             1 << (group_size.bit_length() - 1),
             "cl_khr_int64_base_atomics" in extensions,
