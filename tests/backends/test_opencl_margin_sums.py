@@ -67,6 +67,17 @@ def case(params=None, columns=6, dtype=np.float64, kinds=None, shift=0.0):
     return params, x, y, {} if kinds is None else {"feature_types": kinds}
 
 
+def cases(first, second, few):
+    """Return each case with the first value, a few with the second; others are slow."""
+    return [
+        *((name, first) for name in CASES),
+        *(
+            pytest.param(name, second, marks=() if name in few else pytest.mark.slow)
+            for name in CASES
+        ),
+    ]
+
+
 @pytest.fixture
 def additions(monkeypatch):
     """Count the additions of trees on a device."""
@@ -95,8 +106,9 @@ def predictions(model, x, data):
     ]
 
 
-@pytest.mark.parametrize("shape", ["one item", "64 items, 32 bits"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "shape"), cases("one item", "64 items, 32 bits", few=("vectors", "deep"))
+)
 def test_predictions_are_those_of_the_cpu(name, shape, monkeypatch, additions):
     params, x, y, options = case(**CASES[name])
     data = hornbeam.DMatrix(x, y, **options)
@@ -109,8 +121,9 @@ def test_predictions_are_those_of_the_cpu(name, shape, monkeypatch, additions):
     assert len(additions) == 5
 
 
-@pytest.mark.parametrize("keeps", [True, False])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "keeps"), cases(True, False, few=("categories", "selected features"))
+)
 def test_margins_of_evaluation_data_are_those_of_the_cpu(
     name, keeps, monkeypatch, additions
 ):

@@ -73,3 +73,7 @@ def test_two_devices_give_the_same_model(monkeypatch, kind):
     there = hornbeam.train({**params, **more}, data, 3, evals=[(data, "train")])
     here = hornbeam.train({**params, **more, "device": "cpu"}, data, 3)
     assert there.digest() == here.digest()
+    if kind in ("approx, sampled", "linear leaves, sampled", "vectors, sketched"):
+        for threads in (1, 2, 3, 7):
+            given = {**params, **more, "nthread": threads}
+            assert hornbeam.train(given, data, 3).digest() == here.digest()
