@@ -13,7 +13,11 @@ import hornbeam
 from hornbeam.backends.opencl import devices
 from hornbeam.backends.opencl.devices import opencl
 from hornbeam.backends.opencl.margin_sums import MarginSums
+from hornbeam.kernels.jit import COMPILED
 
+pytestmark = pytest.mark.skipif(
+    not COMPILED, reason="thousands of rows take plain Python minutes"
+)
 ROWS = 3000
 
 
