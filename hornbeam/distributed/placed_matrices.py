@@ -14,9 +14,6 @@ from hornbeam.backends.factory import create_hist_backend
 from hornbeam.backends.interface import Backend
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.boosting.dart import MarginScale
-from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.placement import Placement
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.distributed.binning import (
@@ -26,7 +23,10 @@ from hornbeam.distributed.binning import (
     bin_partitions,
 )
 from hornbeam.distributed.label_info import LabelInfo
+from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
+from hornbeam.distributed.placement import Placement
 from hornbeam.distributed.training_rows import MetaInfoView, ModelState
+from hornbeam.distributed.transport import Transport
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
@@ -104,8 +104,8 @@ class PlacedMatrix(Placement):
     def __init__(
         self,
         booster: BoosterState,
-        cluster: DaskCluster,
-        matrix: DaskDMatrix,
+        cluster: Transport,
+        matrix: PartitionedMatrix,
         schema: Schema,
         unseen: str,
         of: str,
@@ -190,8 +190,8 @@ class ClusterTraining(PlacedMatrix):
         self,
         booster: BoosterState,
         estimate: bool,
-        cluster: DaskCluster,
-        matrix: DaskDMatrix,
+        cluster: Transport,
+        matrix: PartitionedMatrix,
         schema: Schema,
         unseen: str,
         of: str,
