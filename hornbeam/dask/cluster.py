@@ -31,8 +31,8 @@ from hornbeam.dask.rpc import (
 )
 from hornbeam.dask.workers import CONNECT_TIMEOUT, Workers
 from hornbeam.distributed.training_rows import CustomObjective
-from hornbeam.distributed.transport import Share, Transport
-from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
+from hornbeam.distributed.transport import Share, Transport, first_error
+from hornbeam.errors import ClusterError, ErrorCode
 
 __all__ = ["DaskCluster"]
 
@@ -181,17 +181,10 @@ class DaskCluster(Workers, Transport):
 
     async def _raise(self, errors: list[BaseException]) -> NoReturn:
         """Raise the most important error; remove lost workers from the cluster."""
-        errors.sort(key=_rank)
-        if not isinstance(errors[0], ActorLostError):
-            raise errors[0]
-        lost = {
-            actor.number: actor
-            for error in errors
-            if isinstance(error, ActorLostError)
-            for actor in error.actors
-        }
-        await self._remove(actor.place for actor in lost.values())
-        raise ActorLostError(lost.values())
+        error = first_error(errors)
+        if isinstance(error, ActorLostError):
+            await self._remove(actor.place for actor in error.actors)
+        raise error
 
     def _open_channels(self, actors: Sequence[RowActor]) -> list[ActorChannel] | None:
         """Return the channels to actors; None if one of them cannot have a channel."""
@@ -408,10 +401,3 @@ async def _never() -> None:
 
 def _errors_in(results: Sequence[Any]) -> list[BaseException]:
     return [result for result in results if isinstance(result, BaseException)]
-
-
-def _rank(error: BaseException) -> int:
-    """Order errors: those that the caller can mend first, lost actors last."""
-    if isinstance(error, ActorLostError):
-        return 2
-    return 0 if isinstance(error, HornbeamError) else 1

@@ -162,9 +162,7 @@ class PartitionedMatrix(MetaInfoAccessors):
 
     def set_info(self, **fields: Any) -> None:
         """Raise an error: labels, weights and so on cannot be changed later."""
-        raise DataError(
-            _immutable(type(self).__name__), code=ErrorCode.META_INFO_SETTLED
-        )
+        raise _immutable(type(self).__name__)
 
 
 class _FrozenMetaInfo(MetaInfo):

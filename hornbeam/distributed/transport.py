@@ -8,11 +8,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from hornbeam.backends.cluster import Call, Cluster, RowActor
+from hornbeam.backends.cluster import ActorLostError, Call, Cluster, RowActor
 from hornbeam.distributed.training_rows import CustomObjective
-from hornbeam.errors import ClusterError, ErrorCode
+from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
-__all__ = ["NO_WORKER_TIMEOUT", "Share", "Transport", "no_worker_error"]
+__all__ = [
+    "NO_WORKER_TIMEOUT",
+    "Share",
+    "Transport",
+    "first_error",
+    "no_worker_error",
+]
 
 #: Seconds to wait for a worker when there is none, such as for one that restarts.
 NO_WORKER_TIMEOUT = 30.0
@@ -113,3 +119,24 @@ def no_worker_error() -> ClusterError:
         "the cluster has no worker left that answers; add workers, and train again",
         code=ErrorCode.WORKERS_LOST,
     )
+
+
+def first_error(errors: Sequence[BaseException]) -> BaseException:
+    """Return the most important error of a call; one error names all lost actors."""
+    first = min(errors, key=_rank)
+    if not isinstance(first, ActorLostError):
+        return first
+    lost = {
+        actor.number: actor
+        for error in errors
+        if isinstance(error, ActorLostError)
+        for actor in error.actors
+    }
+    return ActorLostError(lost.values())
+
+
+def _rank(error: BaseException) -> int:
+    """Order errors: those that the caller can mend first, lost actors last."""
+    if isinstance(error, ActorLostError):
+        return 2
+    return 0 if isinstance(error, HornbeamError) else 1
