@@ -63,6 +63,11 @@ class DaskDMatrix(PartitionedMatrix):
     feature_weights
         The probability weight of each column in column sampling: numbers, or a
         collection of them.
+    row_key
+        A whole number or text for each row by which `subsample` draws it, as for
+        `hornbeam.DMatrix`, with the same partitions or as the name of a column: the
+        model then does not depend on the order of the rows. Without keys a row is drawn
+        by its place.
     enable_categorical
         Whether categorical columns are accepted; else they are an error.
     cache
@@ -103,6 +108,7 @@ class DaskDMatrix(PartitionedMatrix):
         label_lower_bound: Any = None,
         label_upper_bound: Any = None,
         feature_weights: Any = None,
+        row_key: Any = None,
         enable_categorical: bool = True,
         cache: Folders | None = None,
         memory_limit: int | str | None = None,
@@ -127,6 +133,7 @@ class DaskDMatrix(PartitionedMatrix):
             "qid": qid,
             "label_lower_bound": label_lower_bound,
             "label_upper_bound": label_upper_bound,
+            "row_key": row_key,
         }
         read = partial(self._read, data, fields, feature_weights)
         self._awaited: Any = run_sync(self.client, read)
@@ -168,7 +175,7 @@ class DaskQuantileDMatrix(DaskDMatrix):
         Ignored; for compatibility with XGBoost. Only one batch is read at a time.
     client, data, label, weight, base_margin, missing, silent, feature_names, \
 feature_types, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-enable_categorical, cache, memory_limit, codec
+row_key, enable_categorical, cache, memory_limit, codec
         As for `DaskDMatrix`.
     """
 

@@ -166,7 +166,9 @@ class PlacedMatrix(Placement):
             parts = [
                 (spans, own[name].T.reshape(-1, len(own[name]))) for spans, own in found
             ]
-            whole = join_margins(parts, (len(parts[0][1]), matrix.n_rows))
+            # Keys of rows are more than a float64 holds.
+            dtype = np.uint64 if name == "row_key" else np.float64
+            whole = join_margins(parts, (len(parts[0][1]), matrix.n_rows), dtype)
             fields[name] = whole[0] if len(whole) == 1 else whole.T
         info = MetaInfo(matrix.n_rows, matrix.n_features)
         info.set(fields)

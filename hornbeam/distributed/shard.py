@@ -119,6 +119,7 @@ class Shard(PartitionRows):
             spans=self.spans,
             cached_share=state.cached_share,
             multi_output_columns=state.multi_output_columns,
+            row_keys=self.info.row_key,
         )
         view = MetaInfoView(self.info, self._schema)
         # A weak proxy: files on disk are deleted with the shard, and not only when the

@@ -65,9 +65,6 @@ def test_dask_trains_what_the_table_says(name, client):
     import hornbeam.dask
 
     params, label, features, options, fields = CASES[name]
-    if "row_key" in fields:
-        assert TABLE[name]["Dask"] == "no"
-        return
     whole = dd.from_pandas(FRAME, npartitions=3)
     values = {field: whole[column] for field, column in fields.items()}
     if options.get("xgb_model"):
