@@ -168,7 +168,8 @@ class WorkerProcess:
             return  # the client is gone
         except Exception as error:
             text = f"on {self._worker.place}: {result!r} cannot be sent: {error}"
-            self._connection.send((number, False, ClusterError(text)))
+            failed = ClusterError(text, code=ErrorCode.CLUSTER_FAILURE)
+            self._connection.send((number, False, failed))
 
 
 def _on_partition(
