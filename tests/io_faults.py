@@ -345,6 +345,7 @@ class Machine:
         folder = self.fresh()
         child = os.fork()
         if not child:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(30)
             self.arm(folder, fault, at)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -179,7 +179,7 @@ def test_wrong_answers_change_nothing(engine, how, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_scheduler_is_an_error_with_a_checkpoint(own_scheduler, tmp_path, how):
     client, scheduler = own_scheduler(2)
