@@ -119,8 +119,7 @@ def test_linear_leaves_are_chosen_where_they_pay(levels):
 
 def test_models_with_linear_leaves_are_the_same_on_any_threads():
     one, *others = (
-        HornbeamRegressor(n_jobs=n).fit(*smooth(300, 0))
-        for n in (1, 2, 3, 7)
+        HornbeamRegressor(n_jobs=n).fit(*smooth(300, 0)) for n in (1, 2, 3, 7)
     )
     assert one.chosen_["leaf_model"] == "linear"
     for many in others:
