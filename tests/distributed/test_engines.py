@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from group_processes import call_in_processes
+from group_processes import call_in_threads
 
 import hornbeam
 from hornbeam.distributed.group import join, leave
@@ -58,7 +58,7 @@ def of_group(n_workers, has_keys):
     tracker.start()
     bounds = np.linspace(0, ROWS, n_workers + 1).astype(int).tolist()
     address = tracker.host, tracker.port, tracker.token
-    found = call_in_processes(in_group, n_workers, address, bounds, has_keys)
+    found = call_in_threads(in_group, n_workers, address, bounds, has_keys)
     tracker.close("the test has ended")
     (digest,) = set(found)
     return digest

@@ -17,9 +17,9 @@ from hornbeam.xgboost.spark import SparkXGBRegressor
 QUIET = {"n_estimators": 2, "verbose": False}
 
 
-@pytest.fixture
-def frame(spark):
-    return spark.createDataFrame(table())
+@pytest.fixture(scope="module")
+def frame(module_spark):
+    return module_spark.createDataFrame(table())
 
 
 @pytest.mark.parametrize(
