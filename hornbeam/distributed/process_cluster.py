@@ -230,9 +230,12 @@ class ProcessCluster(Transport):
 
     def _accept(self) -> None:
         """Accept connections until the end."""
-        while True:
+        self._listener.settimeout(_CHECK_INTERVAL)
+        while not self._has_ended.is_set():
             try:
                 accepted, _ = self._listener.accept()
+            except TimeoutError:
+                continue
             except OSError:
                 return
             accepted.settimeout(None)
@@ -263,8 +266,10 @@ class ProcessCluster(Transport):
             connection.close()  # a stranger, or a worker that has ended meanwhile
             return
         with self._changed:
-            self._peers[place] = _Peer(connection, place, pid)
+            peer = self._peers[place] = _Peer(connection, place, pid)
             self._changed.notify_all()
+        if self._has_ended.is_set():
+            peer.lose()
 
     def _watch(self) -> None:
         """Give up workers that say nothing, until the end."""
