@@ -18,7 +18,7 @@ from benchmarks.cluster import local_cluster
 from benchmarks.data import made
 from benchmarks.libraries import BINS
 from benchmarks.stage import seconds_of
-from hornbeam.backends.cluster import RowActor, Share
+from hornbeam.backends.cluster import RowActor
 from hornbeam.backends.factory import create_backend
 from hornbeam.backends.interface import SplitParams
 from hornbeam.binning.bin_table import bin_table
@@ -26,6 +26,7 @@ from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rpc import ReducingActor
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.distributed.scale import Rates
+from hornbeam.distributed.transport import Share
 from hornbeam.objectives.registry import create
 from hornbeam.params import Parameters
 

@@ -260,6 +260,8 @@ class ErrorCode(StrEnum):
     TRACKER_NOT_BOUND = auto()
     TRACKER_NOT_FOUND = auto()
     TRACKER_STOPPED = auto()
+    SPARK_CONNECT = auto()
+    JAVA_MISSING = auto()
     TRACKER_TIMEOUT = auto()
 
     # OpenCL devices

@@ -149,6 +149,27 @@ def test_only_backends_import_a_concrete_backend():
     assert not concrete
 
 
+ENGINES = {"dask", "distributed", "ray", "pyspark"}
+
+
+def foreign_imports(module: str) -> set[str]:
+    """Return the packages that `module` imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(parsed(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module))
+    return {name.split(".")[0] for name in found}
+
+
+def test_the_learner_of_a_cluster_imports_no_engine():
+    own = [module for module in INNER if module.split(".")[0] == "distributed"]
+    assert len(own) > 25
+    found = {module: foreign_imports(module) & ENGINES for module in own}
+    assert not any(found.values()), found
+
+
 def test_no_package_imports_its_modules():
     # A thread that imports a module and a thread that imports its package would
     # deadlock; the threads of a Dask worker import both at the same time.

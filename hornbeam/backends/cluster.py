@@ -1,4 +1,4 @@
-"""The interface of a cluster: actors on workers that have rows and answer calls."""
+"""The interface of a cluster: actors that have rows and answer calls."""
 
 from __future__ import annotations
 
@@ -8,29 +8,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-__all__ = ["ActorLostError", "Call", "Cluster", "RowActor", "Share"]
+__all__ = ["ActorLostError", "Call", "Cluster", "RowActor"]
 
 #: The name of a method, and its arguments.
 Call = tuple[str, tuple[Any, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Partitions of the data for one new actor.
-
-    Attributes
-    ----------
-    numbers
-        Of the partitions, ascending.
-    place
-        The worker of the actor: one of `Cluster.alive`.
-    parts
-        The partitions in the order of their numbers.
-    """
-
-    numbers: tuple[int, ...]
-    place: str
-    parts: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +53,16 @@ class ActorLostError(Exception):
 
 
 class Cluster(ABC):
-    """The contract of an engine: all that the learner of a cluster needs of it.
+    """Actors that have rows, and calls of their methods.
 
-    There are workers, actors on them that have rows, and calls of their methods. Six
-    methods are an engine's own; nothing else of the learner knows which engine it is.
-    `hornbeam.dask.cluster` implements them with a client that calls actors on workers,
+    That is all that growing a tree needs of a cluster, whichever engine its actors run
+    on: see `hornbeam.distributed.transport` for a client that calls actors on workers,
     and `hornbeam.distributed.group_cluster` for a group of processes, in which each
     makes all calls itself.
 
     Every operation ends: with the results, with an error that an actor raised, or with
     `ActorLostError` after a timeout.
     """
-
-    @abstractmethod
-    def alive(self) -> list[str]:
-        """Return the workers that actors can be created on now."""
-
-    @abstractmethod
-    def place(self, shares: Sequence[Share], *options: Any) -> list[RowActor]:
-        """Create an actor for each share; `options` are passed to all of them."""
 
     @abstractmethod
     def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
@@ -109,7 +81,3 @@ class Cluster(ABC):
     @abstractmethod
     def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
         """Call a method of all actors; return the sum of the results, in any order."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release all actors."""

@@ -396,10 +396,10 @@ class ClusterRows(Rows):
 
 
 def join_margins(
-    parts: Sequence[Spread], shape: tuple[int, int]
-) -> NDArray[np.float64]:
+    parts: Sequence[Spread], shape: tuple[int, int], dtype: Any = np.float64
+) -> NDArray[Any]:
     """Return the arrays of all workers as one, (outputs, rows)."""
-    whole = np.empty(shape)
+    whole = np.empty(shape, dtype)
     for spans, array in parts:
         ends = [*spans[1:, 0].tolist(), array.shape[1]]
         for (begin, first), end in zip(spans.tolist(), ends, strict=True):

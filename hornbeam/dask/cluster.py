@@ -1,4 +1,4 @@
-"""The `Cluster` interface on Dask: actors on workers, with calls and sums."""
+"""The `Transport` on Dask: actors on workers, with calls and sums."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from uuid import uuid4
 
 import distributed
 from distributed.actor import ProxyRPC
-from distributed.protocol.pickle import dumps
+from distributed.protocol.pickle import dumps, loads
 
-from hornbeam.backends.cluster import ActorLostError, Call, Cluster, RowActor, Share
+from hornbeam.backends.cluster import ActorLostError, Call, RowActor
 from hornbeam.dask.channel import pack
+from hornbeam.dask.client import check_workers
 from hornbeam.dask.exchange import ActorChannel, exchange
 from hornbeam.dask.rpc import (
     ReductionTree,
@@ -29,7 +30,9 @@ from hornbeam.dask.rpc import (
     watch,
 )
 from hornbeam.dask.workers import CONNECT_TIMEOUT, Workers
-from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
+from hornbeam.distributed.training_rows import CustomObjective
+from hornbeam.distributed.transport import Share, Transport, first_error
+from hornbeam.errors import ClusterError, ErrorCode
 
 __all__ = ["DaskCluster"]
 
@@ -41,7 +44,7 @@ _TREE_FROM = 16
 _TREE_WIDTH = 4
 
 
-class DaskCluster(Workers, Cluster):
+class DaskCluster(Workers, Transport):
     """Actors on the workers of a Dask cluster.
 
     Parameters
@@ -85,11 +88,19 @@ class DaskCluster(Workers, Cluster):
     def place_async(
         self, shares: Sequence[Share], calls: Sequence[Call], *options: Any
     ) -> Future[list[RowActor]]:
-        """Create actors as `place` does, then make calls to them; return a future.
-
-        If the future is cancelled, or an actor is lost, all of them are released.
-        """
         return self._submit(self._place_and_call(shares, options, calls))
+
+    def check(self, shares: Sequence[Share], *, overdue: bool = False) -> None:
+        check_workers(self._client, [share.place for share in shares])
+        # A future has the status "lost" until Dask has computed it again.
+        bad = ("cancelled", "error", "lost") if overdue else ("cancelled", "error")
+        for share in shares:
+            for number, part in zip(share.numbers, share.parts, strict=True):
+                if part.status in bad:
+                    raise _lost_for_good(number, part)
+
+    def custom_objective(self, function: Any) -> CustomObjective:
+        return CustomObjective(dumps(function), loads)
 
     def ready(self) -> list[str]:
         """Return the workers that have imported the actors' module.
@@ -170,17 +181,10 @@ class DaskCluster(Workers, Cluster):
 
     async def _raise(self, errors: list[BaseException]) -> NoReturn:
         """Raise the most important error; remove lost workers from the cluster."""
-        errors.sort(key=_rank)
-        if not isinstance(errors[0], ActorLostError):
-            raise errors[0]
-        lost = {
-            actor.number: actor
-            for error in errors
-            if isinstance(error, ActorLostError)
-            for actor in error.actors
-        }
-        await self._remove(actor.place for actor in lost.values())
-        raise ActorLostError(lost.values())
+        error = first_error(errors)
+        if isinstance(error, ActorLostError):
+            await self._remove(actor.place for actor in error.actors)
+        raise error
 
     def _open_channels(self, actors: Sequence[RowActor]) -> list[ActorChannel] | None:
         """Return the channels to actors; None if one of them cannot have a channel."""
@@ -371,6 +375,22 @@ class DaskCluster(Workers, Cluster):
             raise ActorLostError([actor])
 
 
+def _lost_for_good(number: int, part: Any) -> ClusterError:
+    """Return the error of a partition that Dask cannot compute again."""
+    reason = (
+        "Dask had been given the data itself, not a task that creates it; read or "
+        "compute the partitions on the workers instead of scattering them"
+    )
+    if part.status == "error":
+        error = part.exception(timeout=10)
+        reason = f"{type(error).__name__}: {error}"
+    return ClusterError(
+        f"partition {number} was lost with its worker and cannot be computed again: "
+        f"{reason}",
+        code=ErrorCode.PARTITION_LOST,
+    )
+
+
 async def _finished(future: Any) -> None:
     await distributed.wait([future])
 
@@ -381,10 +401,3 @@ async def _never() -> None:
 
 def _errors_in(results: Sequence[Any]) -> list[BaseException]:
     return [result for result in results if isinstance(result, BaseException)]
-
-
-def _rank(error: BaseException) -> int:
-    """Order errors: those that the caller can mend first, lost actors last."""
-    if isinstance(error, ActorLostError):
-        return 2
-    return 0 if isinstance(error, HornbeamError) else 1

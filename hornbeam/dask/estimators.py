@@ -19,14 +19,11 @@ from hornbeam.callbacks import EvalsLog
 from hornbeam.dask.client import client_method, client_of
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.partitions import delayed_parts, is_dataframe
-from hornbeam.dask.prediction import (
-    PredictionMeta,
-    predict_partitions,
-    prediction_meta,
-)
+from hornbeam.dask.prediction import predict_partitions, prediction_meta
 from hornbeam.dask.training import train
 from hornbeam.dask.workers import Workers
 from hornbeam.distributed.partitions import partition_errors
+from hornbeam.distributed.prediction import PredictionMeta
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.sklearn.base import (
     IterationRange,

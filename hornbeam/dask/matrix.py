@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
 from dask.base import is_dask_collection
 from distributed import Client, Future
 
@@ -15,31 +13,16 @@ from hornbeam.dask.client import check_workers, client_of, run_sync
 from hornbeam.dask.partitions import partition
 from hornbeam.dask.workers import Workers
 from hornbeam.data.categories import Categories
-from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.meta_info_accessors import MetaInfoAccessors
 from hornbeam.data.opening import Folders, cache_options
-from hornbeam.data.schema import Schema
-from hornbeam.data.sources.first_pass import FieldCollector
-from hornbeam.distributed.partition_schema import (
-    PartitionInfo,
-    check_fields,
-    merge_dtypes,
-    merge_schemas,
-)
-from hornbeam.distributed.partitions import (
-    Partition,
-    PartitionReader,
-    describe_partition,
-)
-from hornbeam.errors import DataError, ErrorCode, HornbeamError
+from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
+from hornbeam.distributed.partitions import PartitionReader
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
 
 __all__ = ["DaskDMatrix", "DaskQuantileDMatrix"]
 
-Floats = npt.NDArray[np.float64]
 
-
-class DaskDMatrix(MetaInfoAccessors):
+class DaskDMatrix(PartitionedMatrix):
     """Features with labels, weights and margins, in partitions on Dask workers.
 
     The constructor computes the collections and reads every partition on its worker:
@@ -80,6 +63,11 @@ class DaskDMatrix(MetaInfoAccessors):
     feature_weights
         The probability weight of each column in column sampling: numbers, or a
         collection of them.
+    row_key
+        A whole number or text for each row by which `subsample` draws it, as for
+        `hornbeam.DMatrix`, with the same partitions or as the name of a column: the
+        model then does not depend on the order of the rows. Without keys a row is drawn
+        by its place.
     enable_categorical
         Whether categorical columns are accepted; else they are an error.
     cache
@@ -95,18 +83,13 @@ class DaskDMatrix(MetaInfoAccessors):
 
     Attributes
     ----------
-    n_rows, n_features, schema, dtype
-        Those of all partitions together.
     parts
         Futures of the partitions, in the order of rows.
-    facts
-        The `PartitionInfo` of each partition with rows, by its number.
-    first_rows
-        (partitions + 1,): the index of each partition's first row among all rows.
-    together
-        Numbers of the partitions with rows, grouped so that partitions which share a
-        query group are together.
+    n_rows, n_features, schema, dtype, facts, first_rows, together
+        As of `PartitionedMatrix`.
     """
+
+    parts: list[Future]
 
     def __init__(
         self,
@@ -125,6 +108,7 @@ class DaskDMatrix(MetaInfoAccessors):
         label_lower_bound: Any = None,
         label_upper_bound: Any = None,
         feature_weights: Any = None,
+        row_key: Any = None,
         enable_categorical: bool = True,
         cache: Folders | None = None,
         memory_limit: int | str | None = None,
@@ -149,9 +133,10 @@ class DaskDMatrix(MetaInfoAccessors):
             "qid": qid,
             "label_lower_bound": label_lower_bound,
             "label_upper_bound": label_upper_bound,
+            "row_key": row_key,
         }
-        describe_all = partial(self._describe, data, fields, feature_weights)
-        self._awaited: Any = run_sync(self.client, describe_all)
+        read = partial(self._read, data, fields, feature_weights)
+        self._awaited: Any = run_sync(self.client, read)
 
     def __await__(self) -> Generator[Any, Any, Self]:
         """Wait until the matrix is complete, if its client is asynchronous."""
@@ -160,118 +145,16 @@ class DaskDMatrix(MetaInfoAccessors):
             yield from awaited.__await__()
         return self
 
-    def _describe(
-        self, data: Any, fields: Mapping[str, Any], feature_weights: Any
-    ) -> None:
+    def _read(self, data: Any, fields: Mapping[str, Any], feature_weights: Any) -> None:
         check_workers(self.client, Workers(self.client).alive())
-        self.parts: list[Future] = partition(self.client, data, fields)
-        found = self._map(describe_partition, self.reader)
-        self.facts: dict[int, PartitionInfo] = {
-            i: info for i, info in enumerate(found) if info is not None
-        }
-        if not self.facts:
-            raise DataError(
-                f"none of the {len(self.parts)} partitions has rows; pass at least one "
-                "row",
-                code=ErrorCode.EMPTY_DATA,
-            )
-        rows = [0 if info is None else info.n_rows for info in found]
-        self.first_rows = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
-        self.n_rows = int(self.first_rows[-1])
-        self.schema: Schema = merge_schemas(self.facts)
-        self.n_features = self.schema.n_features
-        self.dtype = merge_dtypes(self.facts)
-        check_fields(self.facts)
-        self.together = _group_partitions(self.facts)
-        self._feature_weights = self._read_feature_weights(feature_weights)
+        self.parts = partition(self.client, data, fields)
+        if is_dask_collection(feature_weights):
+            computed = self.client.compute(feature_weights)
+            (feature_weights,) = Workers(self.client).results([computed])
+        self._describe(feature_weights)
 
     def _map(self, task: Any, *args: Any) -> list[Any]:
-        """Return a task's result for each partition, or raise the first error."""
-        futures = [
-            self.client.submit(_return_errors, task, part, *args, pure=False)
-            for part in self.parts
-        ]
-        found = Workers(self.client).results(futures)
-        for result in found:
-            if isinstance(result, HornbeamError):
-                raise result
-        return found
-
-    def _read_feature_weights(self, weights: Any) -> Floats | None:
-        if weights is None:
-            return None
-        if is_dask_collection(weights):
-            computed = self.client.compute(weights)
-            (weights,) = Workers(self.client).results([computed])
-        info = MetaInfo(self.n_rows, self.n_features)
-        info.set({"feature_weights": weights})
-        return info["feature_weights"]
-
-    # For training and prediction
-
-    @cached_property
-    def info(self) -> MetaInfo:  # type: ignore[override]
-        """Labels, weights and so on of all rows, gathered from the workers."""
-        fields = FieldCollector()
-        for number, part in enumerate(self._map(_fields_of, self.reader)):
-            if part is not None:
-                fields.add(part, self.facts[number].n_rows)
-        info = _FrozenMetaInfo(self.n_rows, self.n_features)
-        info.fill(fields.whole() | {"feature_weights": self._feature_weights})
-        return info
-
-    @property
-    def feature_weights(self) -> Floats | None:
-        """The probability weight of each column in column sampling, (columns,)."""
-        return self._feature_weights
-
-    @property
-    def largest_weight(self) -> float | None:
-        """The largest weight of all rows; None without weights."""
-        largest = [info.largest_weight for info in self.facts.values()]
-        return max((value for value in largest if value is not None), default=None)
-
-    def has_field(self, name: str) -> bool:
-        """Return whether a field, such as ``"label"``, was given."""
-        return name in next(iter(self.facts.values())).widths
-
-    @property
-    def n_targets(self) -> int:
-        """Number of labels of each row; 0 without labels."""
-        width = next(iter(self.facts.values())).widths.get("label")
-        return 0 if width is None else int(np.prod(width))
-
-    # As in XGBoost
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        """Names of the columns; None without names."""
-        return self.schema.names
-
-    @property
-    def feature_types(self) -> list[str] | None:
-        """Types of the columns; None if they are unknown."""
-        return self.schema.types
-
-    def num_row(self) -> int:
-        """Return the number of rows."""
-        return self.n_rows
-
-    def num_col(self) -> int:
-        """Return the number of columns."""
-        return self.n_features
-
-    def get_categories(self, export_to_arrow: bool = False) -> Categories:
-        """Return the categories of each column, the union over all partitions.
-
-        `export_to_arrow` is ignored, for compatibility with XGBoost: the result can
-        always be exported.
-        """
-        return self.schema.categories
-
-    def set_info(self, **fields: Any) -> None:
-        """Raise an error: labels, weights and so on cannot be changed later."""
-        raise DataError(_IMMUTABLE, code=ErrorCode.META_INFO_SETTLED)
+        return Workers(self.client).map(task, self.parts, *args)
 
 
 class DaskQuantileDMatrix(DaskDMatrix):
@@ -292,7 +175,7 @@ class DaskQuantileDMatrix(DaskDMatrix):
         Ignored; for compatibility with XGBoost. Only one batch is read at a time.
     client, data, label, weight, base_margin, missing, silent, feature_names, \
 feature_types, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-enable_categorical, cache, memory_limit, codec
+row_key, enable_categorical, cache, memory_limit, codec
         As for `DaskDMatrix`.
     """
 
@@ -315,7 +198,7 @@ enable_categorical, cache, memory_limit, codec
             )
         if max_bin is None and isinstance(ref, DaskQuantileDMatrix):
             max_bin = ref.max_bin
-        self.max_bin: int = Parameters.resolve({"max_bin": max_bin}).max_bin
+        self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
         if isinstance(ref, DaskQuantileDMatrix) and ref.max_bin != self.max_bin:
             raise DataError(
                 f"max_bin={self.max_bin} differs from that of ref, {ref.max_bin}; "
@@ -323,67 +206,3 @@ enable_categorical, cache, memory_limit, codec
                 code=ErrorCode.MAX_BIN_MISMATCH,
             )
         super().__init__(client, data, label, **others)
-
-
-_IMMUTABLE = (
-    "labels, weights and so on of a DaskDMatrix cannot be changed after it is made; "
-    "make another one with label=, weight= and so on"
-)
-
-
-class _FrozenMetaInfo(MetaInfo):
-    """Fields gathered from workers, which cannot be changed."""
-
-    def fill(self, fields: Mapping[str, Any]) -> None:
-        """Set the fields, once."""
-        super().set(fields)
-
-    def set(self, given: Mapping[str, Any], *, whole: bool = True) -> None:
-        """Raise an error."""
-        raise DataError(_IMMUTABLE, code=ErrorCode.META_INFO_SETTLED)
-
-
-def _return_errors(task: Any, part: Partition, *args: Any) -> Any:
-    """Return a task's result, or its error: Dask would log an error that is raised."""
-    try:
-        return task(part, *args)
-    except HornbeamError as error:
-        return error
-
-
-def _fields_of(
-    part: Partition, reader: PartitionReader
-) -> dict[str, np.ndarray] | None:
-    data = reader.read(part)
-    return None if data is None else data.fields
-
-
-def _group_partitions(infos: Mapping[int, PartitionInfo]) -> list[list[int]]:
-    """Return the partitions, with those together that share a query group.
-
-    Raises a `DataError` if qid decreases from one partition to the next.
-    """
-    chains: list[list[int]] = []
-    previous: int | None = None
-    for number, info in infos.items():
-        first, last = info.qid_range or (None, None)
-        if previous is not None and first is not None and first < previous:
-            raise DataError(
-                f"qid is not sorted: partition {chains[-1][-1]} ends with {previous}, "
-                f"and partition {number} begins with {first}; sort the rows by qid, "
-                "with their labels and weights",
-                code=ErrorCode.QID_NOT_SORTED,
-            )
-        if previous is not None and first == previous:
-            if info.weights_by_group:
-                raise DataError(
-                    f"there is a weight for each group, and the group {first} spans "
-                    f"the partitions {chains[-1][-1]} and {number}; give one weight "
-                    "for each row",
-                    code=ErrorCode.WEIGHT_NOT_BY_GROUP,
-                )
-            chains[-1].append(number)
-        else:
-            chains.append([number])
-        previous = last
-    return chains

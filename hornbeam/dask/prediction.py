@@ -20,14 +20,17 @@ from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.partitions import is_dataframe, merge_column_chunks
 from hornbeam.dask.workers import Workers
 from hornbeam.data.containers.dispatch import words
-from hornbeam.data.containers.from_numpy import ArrayTable
-from hornbeam.data.dmatrix import DMatrix
-from hornbeam.distributed.partitions import Partition, PartitionReader, partition_errors
-from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
+from hornbeam.distributed.partitions import PartitionReader
+from hornbeam.distributed.prediction import (
+    PartitionPrediction,
+    PredictionMeta,
+    load_model,
+    prediction_meta_of,
+)
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 __all__ = [
     "ModelSource",
-    "PredictionMeta",
     "inplace_predict",
     "predict",
     "predict_partitions",
@@ -79,7 +82,7 @@ def predict(
 validate_features, iteration_range, strict_shape
         As for `hornbeam.Booster.predict`.
     """
-    task = _Prediction(
+    task = PartitionPrediction(
         {
             "output_margin": output_margin,
             "pred_leaf": pred_leaf,
@@ -150,29 +153,6 @@ def inplace_predict(
 
 
 @dataclass(frozen=True, slots=True)
-class _Prediction:
-    """The task of `predict`."""
-
-    arguments: dict[str, Any]
-    reader: PartitionReader
-
-    def __call__(
-        self, booster: Booster, data: Any, base_margin: Any
-    ) -> npt.NDArray[Any]:
-        matrix = DMatrix(data, base_margin=base_margin, missing=self.reader.missing)
-        return booster.predict(matrix, **self.arguments)
-
-    def of_partition(self, booster: Booster, part: Partition) -> npt.NDArray[Any]:
-        """Return the predictions of a partition of a `DaskDMatrix`."""
-        content = self.reader.read(part)
-        assert content is not None
-        margin = content.fields.get("base_margin")
-        with partition_errors(part.number):
-            matrix = DMatrix.of_table(content.table, {"base_margin": margin})
-            return booster.predict(matrix, **self.arguments)
-
-
-@dataclass(frozen=True, slots=True)
 class _InplacePrediction:
     """The task of `inplace_predict`."""
 
@@ -184,40 +164,13 @@ class _InplacePrediction:
         return booster.inplace_predict(data, base_margin=base_margin, **self.arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionMeta:
-    """Shape and type of the predictions of a row, the `meta` of a lazy collection."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
 def prediction_meta(model: ModelSource, arguments: Mapping[str, Any]) -> PredictionMeta:
     """Return shape and type of a row's prediction by `Booster.predict`."""
     if isinstance(model, Future):
-        task = model.client.submit(_prediction_meta, model, arguments, pure=False)
+        task = model.client.submit(prediction_meta_of, model, arguments, pure=False)
         found: PredictionMeta = Workers(model.client).results([task])[0]
         return found
-    return _prediction_meta(_booster_of(model), arguments)
-
-
-def _prediction_meta(booster: Any, arguments: Mapping[str, Any]) -> PredictionMeta:
-    if not isinstance(booster, Booster):
-        raise ParameterError(
-            f"the result of the future of a model is {words(booster)}, not a Booster",
-            code=ErrorCode.NOT_A_MODEL,
-        )
-    if booster.num_features() == 0:
-        raise NotTrainedError(
-            "this Booster has neither been trained nor loaded; train it first",
-            code=ErrorCode.EMPTY_BOOSTER,
-        )
-    # XGBoost's predictions of no rows have one dimension, so a row of missing values.
-    table = ArrayTable(np.full((1, booster.num_features()), np.nan, np.float32))
-    table.typeless = frozenset(range(table.n_features))
-    without_names = {**arguments, "validate_features": False}
-    found = booster.predict(DMatrix.of_table(table, {}), **without_names)
-    return PredictionMeta(found.shape[1:], found.dtype)
+    return prediction_meta_of(_booster_of(model), arguments)
 
 
 def predict_partitions(
@@ -264,14 +217,7 @@ def model_task(model: ModelSource) -> Any:
     """
     if isinstance(model, Future):
         return model
-    return delayed(_load_model, pure=True)(dumps(_booster_of(model)))
-
-
-def _load_model(pickled: bytes) -> Booster:
-    """Return a booster that uses one thread: a task occupies one thread of a worker."""
-    booster: Booster = loads(pickled)
-    booster.set_param({"nthread": 1})
-    return booster
+    return delayed(load_model, pure=True)(dumps(_booster_of(model)), loads)
 
 
 def _booster_of(model: Any) -> Booster:
@@ -414,7 +360,10 @@ def _predict_frame(
 
 
 def _predict_matrix(
-    model: ModelSource, data: DaskDMatrix, task: _Prediction, meta: PredictionMeta
+    model: ModelSource,
+    data: DaskDMatrix,
+    task: PartitionPrediction,
+    meta: PredictionMeta,
 ) -> da.Array:
     booster = model_task(model)
     predict_one = delayed(replace(task, reader=data.reader).of_partition, pure=True)

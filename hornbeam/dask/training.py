@@ -10,18 +10,18 @@ from distributed import Client
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
-from hornbeam.callbacks import TrainingCallback, TrainingCheckPoint
-from hornbeam.dask.booster import ClusterBooster
+from hornbeam.callbacks import TrainingCallback
 from hornbeam.dask.client import with_client
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.shard import Shard
-from hornbeam.errors import ClusterError
+from hornbeam.dask.shard import DaskShard
+from hornbeam.distributed.cluster_booster import ClusterBooster
+from hornbeam.distributed.cluster_training import train_booster
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
-from hornbeam.training import check_training_data, run_rounds
+from hornbeam.training import check_training_data
 
-__all__ = ["train", "train_booster"]
+__all__ = ["train"]
 
 
 @with_client
@@ -84,7 +84,7 @@ def train(
         Dask, or 10.
     """
     check_training_data(dtrain, evals, DaskDMatrix)
-    cluster = DaskCluster(client, Shard, patience=patience)
+    cluster = DaskCluster(client, DaskShard, patience=patience)
     return train_booster(
         cluster,
         ClusterBooster(cluster, params, xgb_model),
@@ -97,56 +97,3 @@ def train(
         callbacks=list(callbacks or ()),
         custom_metric=custom_metric,
     )
-
-
-def train_booster(
-    cluster: DaskCluster,
-    booster: ClusterBooster,
-    dtrain: DaskDMatrix,
-    num_boost_round: int,
-    *,
-    callbacks: list[TrainingCallback],
-    **options: Any,
-) -> dict[str, Any]:
-    """Train a booster, and release its rows and its cluster; return as `train` does.
-
-    Parameters
-    ----------
-    cluster, booster
-        The cluster, and the booster on it.
-    dtrain, num_boost_round, callbacks
-        As for `train`.
-    options
-        Further ones of `run_rounds`.
-    """
-    try:
-        trained, log = run_rounds(
-            booster,
-            dtrain,
-            num_boost_round,
-            callbacks=callbacks,
-            maximize=None,
-            **options,
-        )
-    except ClusterError as error:
-        raise ClusterError(
-            f"{error}{_resume_hint(callbacks)}", code=error.code, **error.details
-        ) from error
-    finally:
-        booster.close()
-        cluster.close()
-    return {"booster": Booster(model_file=trained), "history": log.history}
-
-
-def _resume_hint(callbacks: Sequence[TrainingCallback]) -> str:
-    """Return the end of an error message: how to resume training."""
-    saved = [
-        callback.latest
-        for callback in callbacks
-        if isinstance(callback, TrainingCheckPoint) and callback.latest is not None
-    ]
-    if not saved:
-        return (
-            "; pass a TrainingCheckPoint as a callback to keep the trees grown so far"
-        )
-    return f"; continue from the last checkpoint: xgb_model={str(saved[-1])!r}"

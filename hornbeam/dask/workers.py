@@ -14,16 +14,16 @@ from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
 from hornbeam.dask.rpc import FIRST_CHECK, WorkerLostError, cancel, watch
-from hornbeam.errors import ClusterError, ErrorCode, ParameterError
+from hornbeam.distributed.partitions import Partition
+from hornbeam.distributed.transport import NO_WORKER_TIMEOUT, no_worker_error
+from hornbeam.errors import ClusterError, ErrorCode, HornbeamError, ParameterError
 
-__all__ = ["CONNECT_TIMEOUT", "NO_WORKER_TIMEOUT", "Workers", "no_worker_error"]
+__all__ = ["CONNECT_TIMEOUT", "Workers"]
 
 Result = TypeVar("Result")
 
 #: Seconds between two checks of the client while a result is pending.
 _CHECK_INTERVAL = 1.0
-#: Seconds to wait for a worker when there is none, such as for one that restarts.
-NO_WORKER_TIMEOUT = 30.0
 #: Seconds for a first reply over a direct connection of the client to a worker.
 CONNECT_TIMEOUT = 3.0
 
@@ -67,9 +67,24 @@ class Workers:
         """Return the addresses of the workers that are not lost, sorted."""
         return self._wait(self._alive())
 
-    def who_has(self, futures: Sequence[Any]) -> list[str | None]:
+    def locate(self, partitions: Sequence[Any]) -> list[str | None]:
         """Return the address of a worker that has each future, None where none has."""
-        return self._wait(self._who_has([future.key for future in futures]))
+        return self._wait(self._who_has([future.key for future in partitions]))
+
+    def map(self, task: Any, partitions: Sequence[Any], *args: Any) -> list[Any]:
+        """Return `task(partition, *args)` for each future of a partition.
+
+        The first error of Hornbeam that a task raises is raised.
+        """
+        futures = [
+            self._client.submit(_return_errors, task, part, *args, pure=False)
+            for part in partitions
+        ]
+        found = self.results(futures)
+        for result in found:
+            if isinstance(result, HornbeamError):
+                raise result
+        return found
 
     def results(self, futures: Sequence[Any]) -> list[Any]:
         """Return the results of tasks, or raise the error of the first that failed.
@@ -278,12 +293,12 @@ class Workers:
             cancel(call)
 
 
-def no_worker_error() -> ClusterError:
-    """Return the error of a cluster without workers."""
-    return ClusterError(
-        "the cluster has no worker left that answers; add workers, and train again",
-        code=ErrorCode.WORKERS_LOST,
-    )
+def _return_errors(task: Any, part: Partition, *args: Any) -> Any:
+    """Return a task's result, or its error: Dask would log an error that is raised."""
+    try:
+        return task(part, *args)
+    except HornbeamError as error:
+        return error
 
 
 def _run_message(function: Callable[..., Any], address: str) -> dict[str, Any]:

@@ -19,14 +19,16 @@ import pickle
 import socket
 import struct
 import threading
+import time
 import zlib
 from typing import Any
 
 import numpy as np
 
 from hornbeam.distributed.garbled import GarbledMessageError, sum_of_words
+from hornbeam.errors import ClusterError, ErrorCode
 
-__all__ = ["Connection", "HandshakeError", "connect"]
+__all__ = ["Connection", "HandshakeError", "connect", "listen"]
 
 #: The first bytes that both ends send: the protocol and its version.
 _GREETING = b"hornbeam-group-2"
@@ -65,6 +67,11 @@ class Connection:
     ----------
     sock
         A connected socket.
+
+    Attributes
+    ----------
+    last_heard
+        When the last bytes came, by the monotonic clock.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -74,6 +81,7 @@ class Connection:
             if hasattr(socket, name):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._socket = sock
+        self.last_heard = time.monotonic()
         self._n_sent = self._n_received = 0
         self._sending = threading.Lock()
 
@@ -212,6 +220,7 @@ class Connection:
                 if count == 0:
                     raise ConnectionResetError("the other end is closed")
                 rest = rest[count:]
+                self.last_heard = time.monotonic()
                 if rest and can_stall and not has_begun:
                     has_begun = True
                     self._socket.settimeout(_STALL)
@@ -251,6 +260,24 @@ class Connection:
         """End the connection and release the socket."""
         self.shut_down()
         self._socket.close()
+
+
+def listen(who: str, host: str, port: int, backlog: int) -> socket.socket:
+    """Return a socket that listens at an address of this machine; port 0: any."""
+    family = socket.getaddrinfo(host, None)[0][0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(backlog)
+    except OSError as error:
+        listener.close()
+        raise ClusterError(
+            f"{who} cannot listen at {host}, port {port}: {error}; pass a free port, "
+            "or 0, and an address of this machine",
+            code=ErrorCode.TRACKER_NOT_BOUND,
+        ) from error
+    return listener
 
 
 def connect(host: str, port: int, token: str, timeout: float) -> Connection:

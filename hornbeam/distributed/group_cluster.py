@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import add
-from typing import Any, NoReturn
+from typing import Any
 
-from hornbeam.backends.cluster import Cluster, RowActor, Share
+from hornbeam.backends.cluster import Cluster, RowActor
 from hornbeam.distributed.group import Group
 
 __all__ = ["GroupCluster"]
@@ -32,13 +32,6 @@ class GroupCluster(Cluster):
             RowActor(rank, name, (rank,)) for rank, name in enumerate(group.names)
         ]
 
-    def alive(self) -> list[str]:
-        return [actor.place for actor in self.actors]
-
-    def place(self, shares: Sequence[Share], *options: Any) -> NoReturn:
-        """Raise an error: processes of a group have their rows from the beginning."""
-        raise NotImplementedError
-
     def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
         return self._group.gather(
             operation, lambda: getattr(self._own, operation)(*args)
@@ -57,6 +50,3 @@ class GroupCluster(Cluster):
 
     def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
         return self.merge(actors, add, operation, *args)
-
-    def close(self) -> None:
-        return

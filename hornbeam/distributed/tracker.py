@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import secrets
-import socket
 import sys
 import threading
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from hornbeam.distributed.connection import Connection, HandshakeError
+from hornbeam.distributed.connection import Connection, HandshakeError, listen
 from hornbeam.distributed.garbled import GarbledMessageError
-from hornbeam.errors import ClusterError, ErrorCode
 
 __all__ = ["PROTOCOL", "Tracker"]
 
@@ -85,19 +83,7 @@ class Tracker:
         self.host, self.token = host, secrets.token_hex(32)
         self._n_workers, self._by_task = n_workers, by_task
         self._timeout = timeout
-        family = socket.getaddrinfo(host, None)[0][0]
-        self._listener = socket.socket(family, socket.SOCK_STREAM)
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._listener.bind((host, port))
-            self._listener.listen(max(128, n_workers))
-        except OSError as error:
-            self._listener.close()
-            raise ClusterError(
-                f"the tracker cannot listen at {host}, port {port}: {error}; pass a "
-                "free port, or 0, and an address of this machine",
-                code=ErrorCode.TRACKER_NOT_BOUND,
-            ) from error
+        self._listener = listen("the tracker", host, port, max(128, n_workers))
         self.port = int(self._listener.getsockname()[1])
         #: Guards all below, and is notified when the tracker ends.
         self._changed = threading.Condition()

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from hornbeam.boosting.booster import Booster
+from hornbeam.data.containers.dispatch import check_is_local
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import (
     DataError,
@@ -84,6 +85,7 @@ class ModelEstimator(BaseEstimator):
         """
         if not reset and self._is_valid_array(X):
             return X
+        check_is_local(X)
         return validate_data(
             self,
             X,

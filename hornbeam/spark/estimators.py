@@ -31,6 +31,7 @@ from hornbeam.spark.coordinator import Address
 from hornbeam.spark.params import ClassParams, SparkParams, declare
 from hornbeam.spark.prediction import Prediction, add_predictions, predict_udf
 from hornbeam.spark.saving import Reader, Writer
+from hornbeam.spark.session import check_frame
 from hornbeam.spark.stage import arrange, connections, run_stage
 from hornbeam.spark.task import Task
 
@@ -197,6 +198,7 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
 
     @short_traceback
     def _fit(self, dataset: DataFrame) -> Any:
+        check_frame(dataset)
         self._check_learner_params()
         self._check_settings(dataset)
         num_workers, qid = self.getOrDefault(self.num_workers), self.given(self.qid_col)
@@ -374,6 +376,7 @@ class SparkModel(Model, SparkParams, _Saved):
 
     @short_traceback
     def _transform(self, dataset: DataFrame) -> DataFrame:
+        check_frame(dataset)
         booster = self.get_booster()
         given = self.features
         if not isinstance(given, str) and not set(given) <= set(dataset.columns):

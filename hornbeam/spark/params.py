@@ -48,6 +48,7 @@ _INSTEAD = {
     "base_margin": "name a column: base_margin_col",
     "qid": "name a column: qid_col",
     "group": "name a column: qid_col",
+    "use_gpu": "trees are grown on CPUs on Spark",
     "evals_result": "see training_summary of the model",
     "output_margin": "the margins of a classifier are in raw_prediction_col",
     "validate_features": "columns are found by their names",

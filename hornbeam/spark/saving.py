@@ -21,6 +21,7 @@ from pyspark.ml.util import (
 
 from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.spark.params import SparkParams
+from hornbeam.spark.session import session_of
 from hornbeam.spark.stage import connections
 
 __all__ = ["Reader", "Writer"]
@@ -92,7 +93,7 @@ class Reader(MLReader[Any]):
 
     def load(self, path: str) -> Any:
         """Return what was written to this folder."""
-        spark = self.sparkSession
+        spark = session_of(self)
         metadata = DefaultParamsReader.loadMetadata(path, spark)
         found = metadata["class"].rpartition(".")[2]
         if found != self._kind.__name__:

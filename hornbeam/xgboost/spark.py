@@ -71,7 +71,7 @@ class _XGBParams(SparkParams):
         return self
 
     def set_device(self, value: str) -> Self:
-        """Set where trees are grown: ``"cpu"``, ``"cuda"`` or ``"gpu"``."""
+        """Set where trees are grown: ``"cpu"``; others are an error of `fit`."""
         self.set(self.getParam("device"), value)
         return self
 
@@ -80,7 +80,8 @@ class _XGBParams(SparkParams):
 
         As in XGBoost, unknown parameters are a warning of the workers.
         """
-        known = {"tree_method": self.learner().get("tree_method")}
+        given = self.learner()
+        known = {name: given.get(name) for name in ("tree_method", "device")}
         check_cluster_parameters(
             Parameters.resolve({k: v for k, v in known.items() if v is not None})
         )

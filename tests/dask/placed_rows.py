@@ -1,9 +1,10 @@
 """Actors with the rows of a matrix, placed on workers as for training."""
 
-from hornbeam.backends.cluster import Share
 from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.partition_rows import PartitionRows
 from hornbeam.dask.rpc import ReducingActor
+from hornbeam.dask.shard import this_worker
+from hornbeam.distributed.partition_rows import PartitionRows
+from hornbeam.distributed.transport import Share
 
 
 class RowsActor(ReducingActor, PartitionRows):
@@ -11,7 +12,7 @@ class RowsActor(ReducingActor, PartitionRows):
 
     def __init__(self, numbers, partitions, reader):
         ReducingActor.__init__(self)
-        PartitionRows.__init__(self, partitions, reader)
+        PartitionRows.__init__(self, partitions, reader, this_worker())
 
     def bins(self):
         return self.spans, self.binned

@@ -13,10 +13,11 @@ import pytest
 from clusters import process_of
 
 from hornbeam import ClusterError, DataError, ParameterError
-from hornbeam.backends.cluster import ActorLostError, Share
+from hornbeam.backends.cluster import ActorLostError
 from hornbeam.dask import exchange
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rpc import ReducingActor
+from hornbeam.distributed.transport import Share
 
 
 class SumActor(ReducingActor):

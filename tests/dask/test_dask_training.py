@@ -479,3 +479,43 @@ def test_an_objective_in_formulas_is_compiled_on_workers(client):
             client, {}, matrix, 1,
             obj=SimpleNamespace(gradient=lambda y, m: 2 * m, hessian=lambda y, m: 1.0),
         )  # fmt: skip
+
+
+def test_row_keys_make_the_order_of_rows_immaterial(client):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(400, 4)).astype(np.float32)
+    y = (x[:, 0] + rng.normal(size=400) > 0).astype(float)
+    # More than a float64 can tell apart.
+    keys = np.arange(400, dtype=np.uint64) + np.uint64(2**63)
+    params = {"objective": "binary:logistic", "subsample": 0.5, "max_depth": 3}
+
+    alone = hb.DMatrix(x, y, row_key=keys)
+    history = {}
+    expected = hb.train(
+        params,
+        alone,
+        4,
+        evals=[(alone, "own")],
+        evals_result=history,
+        verbose_eval=False,
+    )
+    order = rng.permutation(400)
+    data, valid = (
+        DaskDMatrix(
+            client,
+            da.from_array(x[rows], chunks=(100, 4)),
+            da.from_array(y[rows], chunks=100),
+            row_key=da.from_array(keys[rows], chunks=100),
+        )
+        for rows in (order, order[::-1])
+    )
+    found = train(client, params, data, 4, evals=[(valid, "own")], verbose_eval=False)
+    assert found["booster"].digest() == expected.digest()
+    assert found["history"] == history
+    without = DaskDMatrix(
+        client,
+        da.from_array(x[order], chunks=(100, 4)),
+        da.from_array(y[order], chunks=100),
+    )
+    other = train(client, params, without, 4, verbose_eval=False)["booster"]
+    assert other.digest() != expected.digest()

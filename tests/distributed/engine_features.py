@@ -91,6 +91,14 @@ def matrix(frame, label, features, fields):
     return hornbeam.DMatrix(frame[features], frame[label].to_numpy(), **values)
 
 
+def part_of(name, begin, end):
+    """Return the features and fields of some rows of a case."""
+    _, label, features, _, fields = CASES[name]
+    own = FRAME.iloc[begin:end]
+    given = {field: own[column].to_numpy() for field, column in fields.items()}
+    return {"data": own[features], "label": own[label].to_numpy()} | given
+
+
 #: A model to continue.
 BEFORE = hornbeam.train(
     {"max_depth": 2}, matrix(FRAME, "y", FEATURES, {}), 1, verbose_eval=False

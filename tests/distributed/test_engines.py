@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from group_processes import call_in_processes
+from group_processes import call_in_threads
 
 import hornbeam
 from hornbeam.distributed.group import join, leave
@@ -58,7 +58,7 @@ def of_group(n_workers, has_keys):
     tracker.start()
     bounds = np.linspace(0, ROWS, n_workers + 1).astype(int).tolist()
     address = tracker.host, tracker.port, tracker.token
-    found = call_in_processes(in_group, n_workers, address, bounds, has_keys)
+    found = call_in_threads(in_group, n_workers, address, bounds, has_keys)
     tracker.close("the test has ended")
     (digest,) = set(found)
     return digest
@@ -74,15 +74,20 @@ def dask_clusters():
         yield client
 
 
-def of_dask(client, n_workers):
+def of_dask(client, n_workers, has_keys):
     import dask.dataframe as dd
 
     import hornbeam.dask
 
     client.cluster.scale(n_workers)
     client.wait_for_workers(n_workers)
-    whole = dd.from_pandas(FRAME.drop(columns="key"), npartitions=2 * n_workers)
-    data = hornbeam.dask.DaskDMatrix(client, whole.drop(columns="y"), whole["y"])
+    frame, names, fields = FRAME, [*NUMBERS, "level"], {}
+    if has_keys:  # in another order
+        frame, names = FRAME.sample(frac=1, random_state=2), NUMBERS
+    whole = dd.from_pandas(frame, npartitions=2 * n_workers, sort=False)
+    if has_keys:
+        fields = {"row_key": whole["key"]}
+    data = hornbeam.dask.DaskDMatrix(client, whole[names], whole["y"], **fields)
     result = hornbeam.dask.train(client, PARAMS, data, ROUNDS, verbose_eval=False)
     return result["booster"].digest()
 
@@ -170,16 +175,19 @@ def test_all_engines_train_the_model_of_one_process(
     assert {
         fit(slice(ROWS)),
         of_group(n_workers, has_keys=False),
-        of_dask(dask_clusters, n_workers),
+        of_dask(dask_clusters, n_workers, has_keys=False),
         of_ray(ray_cluster, n_workers, has_keys=False),
     } == {fit(slice(ROWS))}
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
-def test_with_keys_the_order_of_rows_does_not_matter(ray_cluster, spark, n_workers):
+def test_with_keys_the_order_of_rows_does_not_matter(
+    dask_clusters, ray_cluster, spark, n_workers
+):
     expected = fit(slice(ROWS), has_keys=True)
     assert {
         of_group(n_workers, has_keys=True),
+        of_dask(dask_clusters, n_workers, has_keys=True),
         of_ray(ray_cluster, n_workers, has_keys=True),
         of_spark(spark, n_workers),
     } == {expected}

@@ -1,11 +1,17 @@
 """The table of docs/clusters.md is true for groups of processes and for Dask."""
 
+from functools import partial
+from itertools import pairwise
+
 import pytest
-from engine_features import BEFORE, CASES, FRAME, ROWS, table, train
+from engine_features import BEFORE, CASES, FRAME, ROWS, part_of, table, train
 from group_processes import call_in_threads
 
 import hornbeam
+import hornbeam.distributed.processes
 from hornbeam.distributed.group import join, leave
+from hornbeam.distributed.process_cluster import ProcessCluster
+from hornbeam.distributed.processes import ProcessDMatrix
 from hornbeam.distributed.tracker import Tracker
 from hornbeam.errors import ErrorCode
 
@@ -57,6 +63,22 @@ def client():
         yield client
 
 
+def check_client(name, fit):
+    """Check what a client that calls workers makes of a case."""
+    params, _, _, options, _ = CASES[name]
+    if options.get("xgb_model"):
+        options = {"xgb_model": BEFORE}
+    options = options | {"verbose_eval": False}
+    if TABLE[name]["Dask"] == "no":
+        with pytest.raises(hornbeam.HornbeamError) as caught:
+            fit({"max_depth": 3} | params, **options)
+        assert caught.value.code == ErrorCode.UNSUPPORTED_ON_CLUSTER
+    else:
+        assert TABLE[name]["Dask"] == "yes"
+        booster = fit({"max_depth": 3} | params, **options)["booster"]
+        assert booster.digest() == train(name, slice(ROWS)).digest()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_dask_trains_what_the_table_says(name, client):
@@ -64,28 +86,36 @@ def test_dask_trains_what_the_table_says(name, client):
 
     import hornbeam.dask
 
-    params, label, features, options, fields = CASES[name]
-    if "row_key" in fields:
-        assert TABLE[name]["Dask"] == "no"
-        return
+    _, label, features, _, fields = CASES[name]
     whole = dd.from_pandas(FRAME, npartitions=3)
     values = {field: whole[column] for field, column in fields.items()}
-    if options.get("xgb_model"):
-        options = {"xgb_model": BEFORE}
 
-    def fit():
+    def fit(params, **options):
         data = hornbeam.dask.DaskDMatrix(
             client, whole[features], whole[label], **values
         )
-        given = {"max_depth": 3} | params
-        return hornbeam.dask.train(
-            client, given, data, 3, verbose_eval=False, **options
+        return hornbeam.dask.train(client, params, data, 3, **options)
+
+    check_client(name, fit)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Two plain worker processes."""
+    with ProcessCluster(2) as cluster:
+        yield cluster
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_a_client_of_processes_trains_what_dask_does(name, processes):
+    bounds = [0, 150, 400, ROWS]
+
+    def fit(params, **options):
+        parts = [partial(part_of, name, *own) for own in pairwise(bounds)]
+        data = ProcessDMatrix(processes, parts)
+        return hornbeam.distributed.processes.train(
+            processes, params, data, 3, **options
         )
 
-    if TABLE[name]["Dask"] == "no":
-        with pytest.raises(hornbeam.HornbeamError) as caught:
-            fit()
-        assert caught.value.code == ErrorCode.UNSUPPORTED_ON_CLUSTER
-    else:
-        assert TABLE[name]["Dask"] == "yes"
-        assert fit()["booster"].digest() == train(name, slice(ROWS)).digest()
+    check_client(name, fit)

@@ -142,6 +142,7 @@ def test_an_error_names_its_worker():
         ({"label": "z"}, ErrorCode.COLUMN_NOT_FOUND, "no column 'z'"),
         ({"evals": [1]}, ErrorCode.INVALID_EVALS, "pairs"),
         ({"params": {"tree_method": "exact"}}, ErrorCode.UNSUPPORTED_ON_CLUSTER, ""),
+        ({"params": {"device": "gpu"}}, ErrorCode.UNSUPPORTED_ON_CLUSTER, "device"),
         ({"params": {"depth": 3}}, ErrorCode.UNKNOWN_PARAMETER, "depth"),
         ({"dataset": FRAME}, ErrorCode.UNSUPPORTED_COLLECTION, "from_pandas"),
     ],
@@ -152,6 +153,11 @@ def test_bad_input_is_one_clear_error(change, code, words):
     with pytest.raises(hornbeam.HornbeamError, match=words) as caught:
         hornbeam.ray.train(**given)
     assert caught.value.code == code
+
+
+def test_estimators_name_what_trains_on_a_dataset():
+    with pytest.raises(hornbeam.HornbeamError, match="no estimators on Ray"):
+        hornbeam.HornbeamRegressor(n_estimators=2).fit(dataset(), FRAME["y"])
 
 
 def test_a_worker_of_another_version(monkeypatch):

@@ -73,6 +73,12 @@ def spark():
     return start("local[3]")
 
 
+@pytest.fixture(scope="module")
+def module_spark():
+    """Return the same session, for the frames of a module that has no other one."""
+    return start("local[3]")
+
+
 @pytest.fixture
 def spark_cluster():
     """Return a session with two executors, which are processes."""

@@ -1,18 +1,25 @@
 """Bad input on Spark: one clear error, which names the worker and the way out."""
 
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pyspark
 import pytest
 from pyspark.ml.linalg import Vectors
 from tables import NAMES, OtherVersion, table
 
 import hornbeam
 from hornbeam.spark import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
+from hornbeam.xgboost.spark import SparkXGBRegressor
 
 QUIET = {"n_estimators": 2, "verbose": False}
 
 
-@pytest.fixture
-def frame(spark):
-    return spark.createDataFrame(table())
+@pytest.fixture(scope="module")
+def frame(module_spark):
+    return module_spark.createDataFrame(table())
 
 
 @pytest.mark.parametrize(
@@ -28,11 +35,65 @@ def frame(spark):
         ({"key_col": "p"}, "has no parameter 'key_col'"),
         ({"tree_method": "exact"}, "tree_method='exact'"),
         ({"booster": "gblinear"}, "gblinear"),
+        ({"device": "gpu"}, "device='gpu' trains on one machine"),
+        ({"use_gpu": True}, "on CPUs on Spark"),
     ],
 )
 def test_parameters(spark, given, message):
     with pytest.raises(hornbeam.ParameterError, match=message):
         HornbeamRegressor(**given)
+
+
+@pytest.mark.parametrize("given", [{"device": "cuda"}, {"use_gpu": True}])
+def test_devices_with_the_names_of_xgboost(given):
+    with pytest.raises(hornbeam.ParameterError, match=r"device='cuda'|on CPUs"):
+        SparkXGBRegressor(**given)
+
+
+def test_data_of_other_sessions_and_libraries():
+    """A DataFrame of Spark Connect is not one of the driver's session."""
+
+    class DataFrame(pyspark.sql.DataFrame):
+        __module__ = "pyspark.sql.connect.dataframe"
+
+        def __new__(cls):
+            return object.__new__(cls)
+
+    estimator = HornbeamRegressor(**QUIET)
+    with pytest.raises(hornbeam.ClusterError, match=r"remote\(") as caught:
+        estimator.fit(DataFrame())
+    assert caught.value.code == hornbeam.ErrorCode.SPARK_CONNECT
+    with pytest.raises(hornbeam.DataError, match="pandas DataFrame; pass") as caught:
+        estimator.fit(pd.DataFrame({"a": [1.0]}))
+    assert caught.value.code == hornbeam.ErrorCode.UNSUPPORTED_COLLECTION
+
+
+def test_estimators_for_one_machine_name_those_of_spark(frame):
+    with pytest.raises(hornbeam.HornbeamError, match=r"estimators of hornbeam\.spark"):
+        hornbeam.HornbeamRegressor(n_estimators=2).fit(frame, [1.0])
+
+
+def test_without_java_loading_says_what_to_install(tmp_path):
+    code = """
+import hornbeam.spark
+try:
+    hornbeam.spark.HornbeamRegressorModel.load("nowhere")
+except hornbeam.ClusterError as error:
+    assert error.code == hornbeam.ErrorCode.JAVA_MISSING, error.code
+    assert "there is no Java" in str(error)
+else:
+    raise AssertionError
+"""
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
 
 
 @pytest.mark.parametrize(

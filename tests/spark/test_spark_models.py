@@ -19,9 +19,9 @@ from hornbeam.spark import (
 QUIET = {"n_estimators": 4, "verbose": False, "max_depth": 3}
 
 
-@pytest.fixture
-def frame(spark):
-    return spark.createDataFrame(table())
+@pytest.fixture(scope="module")
+def frame(module_spark):
+    return module_spark.createDataFrame(table())
 
 
 def column(frame, name):

@@ -12,10 +12,10 @@ from hornbeam.spark import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
 QUIET = {"n_estimators": 4, "verbose": False}
 
 
-@pytest.fixture
-def frame(spark):
+@pytest.fixture(scope="module")
+def frame(module_spark):
     order = np.random.default_rng(4).permutation(ROWS)
-    return spark.createDataFrame(table(order))
+    return module_spark.createDataFrame(table(order))
 
 
 def alone(params, data, rounds=4, **options):

@@ -38,6 +38,7 @@ __all__ = [
     "as_table",
     "check_categorical",
     "check_finite",
+    "check_is_local",
     "known_frame",
     "native_frame",
     "words",
@@ -174,6 +175,7 @@ def _array_table(
             "column; make it a frame of one column, such as with to_frame()",
             code=ErrorCode.FEATURES_NOT_2D,
         )
+    check_is_local(data)
     array = as_array(data)
     if array is None:
         raise DataError(
@@ -224,6 +226,25 @@ def _reader(data: Any, families: Families) -> Callable[..., Any] | None:
         if isinstance(data, known):
             return read
     return None
+
+
+#: What trains on the tables of engines, by the engine's package.
+_ENGINES = {
+    "ray": "train on a Dataset of Ray with hornbeam.ray.train (there are no estimators "
+    "on Ray), or make a matrix of a worker's rows with hornbeam.ray.to_dmatrix",
+    "pyspark": "train on a DataFrame of Spark with the estimators of hornbeam.spark",
+}
+
+
+def check_is_local(data: Any) -> None:
+    """Raise a `DataError` for a table of an engine, whose rows are on its workers."""
+    advice = _ENGINES.get(type(data).__module__.partition(".")[0])
+    if advice is not None:
+        raise DataError(
+            f"cannot read features from this {words(data)}; {advice}",
+            code=ErrorCode.UNSUPPORTED_DATA_TYPE,
+            type=words(data),
+        )
 
 
 def _advice(data: Any) -> str:

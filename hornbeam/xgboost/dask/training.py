@@ -10,11 +10,11 @@ from distributed import Client
 
 from hornbeam.callbacks import TrainingCallback
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.dask.booster import ClusterBooster, ClusterLearner
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.shard import Shard
-from hornbeam.dask.training import train_booster
+from hornbeam.dask.shard import DaskShard
+from hornbeam.distributed.cluster_booster import ClusterBooster, ClusterLearner
+from hornbeam.distributed.cluster_training import train_booster
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data
@@ -74,7 +74,7 @@ def train(
     booster = Booster(given)
     check_training_data(dtrain, evals, DaskDMatrix)
     resolved = booster.resolved(dtrain.n_targets)
-    cluster = DaskCluster(client, Shard)
+    cluster = DaskCluster(client, DaskShard)
     found = train_booster(
         cluster,
         _Booster(cluster, resolved, xgb_model),

@@ -14,9 +14,6 @@ from hornbeam.backends.factory import create_hist_backend
 from hornbeam.backends.interface import Backend
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.boosting.dart import MarginScale
-from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.placement import Placement
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
 from hornbeam.distributed.binning import (
@@ -26,7 +23,10 @@ from hornbeam.distributed.binning import (
     bin_partitions,
 )
 from hornbeam.distributed.label_info import LabelInfo
+from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
+from hornbeam.distributed.placement import Placement
 from hornbeam.distributed.training_rows import MetaInfoView, ModelState
+from hornbeam.distributed.transport import Transport
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
@@ -104,8 +104,8 @@ class PlacedMatrix(Placement):
     def __init__(
         self,
         booster: BoosterState,
-        cluster: DaskCluster,
-        matrix: DaskDMatrix,
+        cluster: Transport,
+        matrix: PartitionedMatrix,
         schema: Schema,
         unseen: str,
         of: str,
@@ -166,7 +166,9 @@ class PlacedMatrix(Placement):
             parts = [
                 (spans, own[name].T.reshape(-1, len(own[name]))) for spans, own in found
             ]
-            whole = join_margins(parts, (len(parts[0][1]), matrix.n_rows))
+            # Keys of rows are more than a float64 holds.
+            dtype = np.uint64 if name == "row_key" else np.float64
+            whole = join_margins(parts, (len(parts[0][1]), matrix.n_rows), dtype)
             fields[name] = whole[0] if len(whole) == 1 else whole.T
         info = MetaInfo(matrix.n_rows, matrix.n_features)
         info.set(fields)
@@ -190,8 +192,8 @@ class ClusterTraining(PlacedMatrix):
         self,
         booster: BoosterState,
         estimate: bool,
-        cluster: DaskCluster,
-        matrix: DaskDMatrix,
+        cluster: Transport,
+        matrix: PartitionedMatrix,
         schema: Schema,
         unseen: str,
         of: str,

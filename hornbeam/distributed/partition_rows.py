@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from distributed import get_worker
 
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
@@ -18,9 +18,25 @@ from hornbeam.distributed.partition_schema import align_partition
 from hornbeam.distributed.partitions import Partition, PartitionReader, PartitionTable
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 
-__all__ = ["PartitionRows", "worker_threads"]
+__all__ = ["PartitionRows", "Worker"]
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """The worker of an actor.
+
+    Attributes
+    ----------
+    place
+        Its name, as of `RowActor`.
+    n_threads
+        Its number of threads.
+    """
+
+    place: str
+    n_threads: int
 
 
 class PartitionRows(BinnedRows):
@@ -35,6 +51,8 @@ class PartitionRows(BinnedRows):
         In any order; the rows are in the order of the partitions' numbers.
     reader
         Reads them as tables.
+    worker
+        The worker that has them.
 
     Attributes
     ----------
@@ -46,9 +64,10 @@ class PartitionRows(BinnedRows):
     """
 
     def __init__(
-        self, partitions: Sequence[Partition], reader: PartitionReader
+        self, partitions: Sequence[Partition], reader: PartitionReader, worker: Worker
     ) -> None:
         super().__init__(reader.caching)
+        self._worker = worker
         self._partitions = sorted(partitions, key=lambda part: part.number)
         self._reader = reader
 
@@ -105,10 +124,10 @@ class PartitionRows(BinnedRows):
         self._partitions = []
 
     def threads(self, n_threads: int) -> int:
-        return worker_threads(n_threads)
+        return n_threads if n_threads > 0 else self._worker.n_threads
 
     def errors(self) -> AbstractContextManager[None]:
-        return _worker_errors()
+        return _errors_of(self._worker)
 
     # Rows and fields
 
@@ -134,18 +153,13 @@ class PartitionRows(BinnedRows):
         return self.info["base_margin"]
 
 
-def worker_threads(n_threads: int) -> int:
-    """Return `n_threads`, or the threads of the Dask worker if it is 0 or less."""
-    return n_threads if n_threads > 0 else int(get_worker().state.nthreads)
-
-
 @contextmanager
-def _worker_errors() -> Iterator[None]:
+def _errors_of(worker: Worker) -> Iterator[None]:
     """Prefix errors from the block with the worker, unless they name a partition."""
     try:
         yield
     except (DataError, ParameterError) as error:
         if str(error).startswith("partition "):
             raise
-        text = f"on the worker at {get_worker().address}: {error}"
+        text = f"on the worker at {worker.place}: {error}"
         raise type(error)(text, code=error.code, **error.details) from error

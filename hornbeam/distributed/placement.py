@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 import numpy as np
 
-from hornbeam.backends.cluster import ActorLostError, Call, RowActor, Share
-from hornbeam.dask.client import check_workers
-from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.workers import NO_WORKER_TIMEOUT, no_worker_error
+from hornbeam.backends.cluster import ActorLostError, Call, RowActor
 from hornbeam.data.schema import Schema
+from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
+from hornbeam.distributed.transport import (
+    NO_WORKER_TIMEOUT,
+    Share,
+    Transport,
+    no_worker_error,
+)
 from hornbeam.errors import ClusterError, ErrorCode
 
 __all__ = ["Placement"]
@@ -53,8 +56,8 @@ class Placement(ABC):
 
     def __init__(
         self,
-        cluster: DaskCluster,
-        matrix: DaskDMatrix,
+        cluster: Transport,
+        matrix: PartitionedMatrix,
         schema: Schema,
         unseen: str,
         of: str,
@@ -150,23 +153,19 @@ class Placement(ABC):
 
     def _place_groups(self, groups: Sequence[Group]) -> list[RowActor]:
         """Return new actors with these partitions."""
+        shares: list[Share] = []
         for _ in range(_MAX_ATTEMPTS):
             actors: list[RowActor] = []
             try:
                 shares = self._shares(groups, self._places())
-                self._check(shares)
+                self.cluster.check(shares)
                 actors = self.cluster.place(shares, self.matrix.reader)
                 self.cluster.call(actors, "prepare", *self._prepare_args)
                 self._initialize(actors)
                 return actors
             except ActorLostError:
                 self.cluster.drop(actors)
-        # A future has the status "lost" until Dask has computed it again, which by now
-        # it should have.
-        self._check_futures(
-            [number for group in groups for number in group],
-            ("cancelled", "error", "lost"),
-        )
+        self.cluster.check(shares, overdue=True)
         numbers = ", ".join(str(n) for group in groups[:5] for n in group)
         raise ClusterError(
             f"workers were lost {_MAX_ATTEMPTS} times in a row while partitions were "
@@ -174,30 +173,6 @@ class Placement(ABC):
             "workers more memory, or make the partitions smaller",
             code=ErrorCode.WORKERS_LOST,
         )
-
-    def _check(self, shares: Sequence[Share]) -> None:
-        check_workers(self.matrix.client, [share.place for share in shares])
-        for share in shares:
-            self._check_futures(share.numbers, ("cancelled", "error"))
-
-    def _check_futures(self, numbers: Iterable[int], bad: Collection[str]) -> None:
-        """Raise an error if Dask has lost a partition and cannot compute it again."""
-        for number in numbers:
-            part = self.matrix.parts[number]
-            if part.status not in bad:
-                continue
-            reason = (
-                "Dask had been given the data itself, not a task that creates it; read "
-                "or compute the partitions on the workers instead of scattering them"
-            )
-            if part.status == "error":
-                error = part.exception(timeout=10)
-                reason = f"{type(error).__name__}: {error}"
-            raise ClusterError(
-                f"partition {number} was lost with its worker and cannot be computed "
-                f"again: {reason}",
-                code=ErrorCode.PARTITION_LOST,
-            )
 
     def _places(self) -> list[str]:
         """Return the addresses of the workers; wait for one if there is none."""
@@ -225,7 +200,7 @@ class Placement(ABC):
                 loads[actor.place] += self._n_rows(actor.parts)
         sizes = {group: self._n_rows(group) for group in groups}
         fair = (sum(loads.values()) + sum(sizes.values())) / len(places)
-        where = self.cluster.who_has([self.matrix.parts[g[0]] for g in groups])
+        where = self.cluster.locate([self.matrix.parts[g[0]] for g in groups])
         current = dict(zip(groups, where, strict=True))
         chosen: dict[str, list[Group]] = {}
         for group in sorted(groups, key=lambda g: -sizes[g]):
@@ -259,7 +234,7 @@ class Placement(ABC):
                 sources.append(actor)
                 if staying:
                     shares.append(self._share(staying, actor.place))
-        self._check(shares)
+        self.cluster.check(shares)
         calls = [("prepare", self._prepare_args), *self._initial_calls()]
         targets = self.cluster.place_async(shares, calls, self.matrix.reader)
         self._transfer = _Transfer(sources, targets)

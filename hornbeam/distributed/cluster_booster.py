@@ -1,4 +1,4 @@
-"""A booster that trains and evaluates on matrices of a Dask cluster."""
+"""A booster that trains and evaluates on matrices of a cluster, through a client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from distributed.protocol.pickle import dumps, loads
 from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import ActorLostError, RowActor
@@ -20,16 +19,16 @@ from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.trainer import Trainer
-from hornbeam.dask.cluster import DaskCluster
-from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
-from hornbeam.dask.placed_matrices import ClusterMargins, ClusterTraining
 from hornbeam.distributed.binning import GlobalBins
 from hornbeam.distributed.label_info import LabelInfo
 from hornbeam.distributed.parameter_checks import (
     check_cluster_booster,
     check_cluster_parameters,
 )
-from hornbeam.distributed.training_rows import CustomObjective, MetaInfoView, ModelState
+from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
+from hornbeam.distributed.placed_matrices import ClusterMargins, ClusterTraining
+from hornbeam.distributed.training_rows import MetaInfoView, ModelState
+from hornbeam.distributed.transport import Transport
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
@@ -71,7 +70,7 @@ class ClusterBooster(Booster):
 
     def __init__(
         self,
-        cluster: DaskCluster,
+        cluster: Transport,
         params: ParameterSource | None = None,
         model_file: Booster | str | os.PathLike[str] | bytes | bytearray | None = None,
     ) -> None:
@@ -115,7 +114,7 @@ class ClusterBooster(Booster):
         if function is None:
             self._trainer.step(dtrain)
             return
-        custom = CustomObjective(dumps(function), loads)
+        custom = self._cluster.custom_objective(function)
         self._trainer.step(dtrain, lambda rows: rows.compute_gradients(custom))
 
     def boost(self, *args: Any, **options: Any) -> None:
@@ -163,7 +162,7 @@ class ClusterMarginCache(MarginCache):
     """
 
     def __init__(
-        self, learner: Learner, predictor: Predictor, cluster: DaskCluster
+        self, learner: Learner, predictor: Predictor, cluster: Transport
     ) -> None:
         super().__init__(learner, predictor)
         self._cluster = cluster
@@ -214,9 +213,9 @@ class ClusterMarginCache(MarginCache):
             learner.set_num_target(data.n_targets)
         if p.method() == "approx":
             _check_values(data)
-        if isinstance(data, DaskQuantileDMatrix) and data.max_bin != p.bins():
+        if data.max_bin not in (None, p.bins()):
             raise DataError(
-                f"this DaskQuantileDMatrix was made with max_bin={data.max_bin} and "
+                f"this {type(data).__name__} was made with max_bin={data.max_bin} and "
                 f"cannot serve max_bin={p.bins()}; use the same number for both",
                 code=ErrorCode.MAX_BIN_MISMATCH,
             )
@@ -241,7 +240,7 @@ class ClusterMarginCache(MarginCache):
         self._training = None
         self._evaluated.clear()
 
-    def _placement(self, data: DaskDMatrix) -> tuple[Any, ...]:
+    def _placement(self, data: PartitionedMatrix) -> tuple[Any, ...]:
         """Return the arguments of a `Placement` of this matrix."""
         if self.model.num_feature == 0:
             return self._cluster, data, data.schema, "error", "the other partitions"
@@ -309,12 +308,13 @@ class ClusterMarginCache(MarginCache):
         self.model.exact_features = not bins.facts.is_float32
 
 
-def _check_values(data: DaskDMatrix) -> None:
+def _check_values(data: PartitionedMatrix) -> None:
     """Raise an error unless workers can keep the values of this matrix in memory."""
-    if isinstance(data, DaskQuantileDMatrix):
+    if data.max_bin is not None:
+        name = type(data).__name__
         raise DataError(
             "tree_method='approx' needs the values of the features, and a "
-            "DaskQuantileDMatrix has only their bins; make a DaskDMatrix",
+            f"{name} has only their bins; make a {name.replace('Quantile', '')}",
             code=ErrorCode.RAW_VALUES_NEEDED,
         )
     if data.reader.caching is not None:

@@ -1,0 +1,414 @@
+"""The `Transport` of plain processes: a client, and workers that connect to it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from functools import reduce
+from operator import add
+from typing import Any, Self
+
+from hornbeam import __version__
+from hornbeam.backends.cluster import ActorLostError, Call, RowActor
+from hornbeam.distributed.connection import Connection, HandshakeError, listen
+from hornbeam.distributed.training_rows import CustomObjective
+from hornbeam.distributed.transport import (
+    NO_WORKER_TIMEOUT,
+    Share,
+    Transport,
+    first_error,
+    no_worker_error,
+)
+from hornbeam.distributed.worker_process import ALIVE, TOKEN
+from hornbeam.errors import ClusterError, ErrorCode, HornbeamError, ParameterError
+
+__all__ = ["ProcessCluster"]
+
+#: Seconds for the first message of a worker that has connected.
+_HELLO_TIMEOUT = 10.0
+#: Seconds for the workers that are started to connect: they import the package.
+_START_TIMEOUT = 120.0
+#: Seconds between two checks that the workers are alive.
+_CHECK_INTERVAL = 0.25
+
+
+class _WorkerLostError(Exception):
+    """The worker of a call has ended, or does not respond."""
+
+
+class _Peer:
+    """The client's end of the connection to a worker; a thread receives its answers.
+
+    Parameters
+    ----------
+    connection
+        Authenticated.
+    place
+        The worker's name.
+    pid
+        Its process.
+    """
+
+    def __init__(self, connection: Connection, place: str, pid: int) -> None:
+        self.connection, self.place, self.pid = connection, place, pid
+        self.is_lost = False
+        self._changed = threading.Lock()
+        self._numbers = itertools.count()
+        self._pending: dict[int, Future[Any]] = {}
+        threading.Thread(
+            target=self._receive, name="hornbeam-answers", daemon=True
+        ).start()
+
+    def ask(self, verb: str, *args: Any) -> Future[Any]:
+        """Send a message; the future has the answer, or fails when the worker does."""
+        answer: Future[Any] = Future()
+        with self._changed:
+            if self.is_lost:
+                answer.set_exception(_WorkerLostError(self.place))
+                return answer
+            number = next(self._numbers)
+            self._pending[number] = answer
+        try:
+            self.connection.send((number, verb, args))
+        except OSError:
+            self.lose()
+        except BaseException:
+            with self._changed:
+                self._pending.pop(number, None)
+            raise
+        return answer
+
+    def lose(self) -> None:
+        """End the connection; the worker then ends itself, if it can."""
+        with self._changed:
+            self.is_lost = True
+            pending, self._pending = self._pending, {}
+        self.connection.shut_down()
+        for answer in pending.values():
+            answer.set_exception(_WorkerLostError(self.place))
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                number, is_result, result = self.connection.receive()
+                if number == ALIVE:
+                    continue
+                with self._changed:
+                    answer = self._pending.pop(number, None)
+                if answer is None:  # it answers what was not asked
+                    break
+                if is_result:
+                    answer.set_result(result)
+                else:
+                    answer.set_exception(result)
+        except (OSError, TypeError, ValueError):
+            pass  # it is closed, or what comes is no message
+        self.lose()
+        self.connection.close()
+
+
+class ProcessCluster(Transport):
+    """Worker processes that connect to this one, the client.
+
+    Both ends of a connection prove that they know the token before anything else is
+    read; see `hornbeam.distributed.connection`. Workers may connect at any time.
+
+    Parameters
+    ----------
+    n_workers
+        The number of workers to start on this machine.
+    n_threads
+        Of each of them.
+    host, port
+        Where this process listens; port 0: any that is free. With an address that other
+        machines reach, workers can be started there:
+        ``python -m hornbeam.distributed HOST PORT``, with the token in
+        the environment variable ``HORNBEAM_TOKEN``.
+    patience
+        Seconds without a sign of life after which a worker is considered lost.
+
+    Attributes
+    ----------
+    host, port, token
+        What a worker needs to connect.
+    """
+
+    def __init__(
+        self,
+        n_workers: int = 0,
+        n_threads: int = 1,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        patience: float = 10.0,
+    ) -> None:
+        if not patience > 0:
+            raise ParameterError(
+                f"patience must be above 0 seconds, not {patience!r}",
+                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+            )
+        self.host, self.token, self.patience = host, secrets.token_hex(32), patience
+        self._listener = listen("the client", host, port, 128)
+        self.port = int(self._listener.getsockname()[1])
+        #: Guards the workers, and is notified when one joins.
+        self._changed = threading.Condition()
+        self._peers: dict[str, _Peer] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        #: Versions of workers that were refused.
+        self._refused: list[str] = []
+        self._n_joined = 0
+        self._numbers = itertools.count()
+        self._has_ended = threading.Event()
+        for target in (self._accept, self._watch):
+            threading.Thread(target=target, daemon=True).start()
+        try:
+            self.start(n_workers, n_threads)
+        except BaseException:
+            self.end()
+            raise
+
+    # The workers
+
+    def start(self, n_workers: int, n_threads: int = 1) -> None:
+        """Start workers on this machine, and wait until they have connected."""
+        command = [sys.executable, "-m", "hornbeam.distributed"]
+        command += [self.host, str(self.port), "--threads", str(n_threads)]
+        paths = os.pathsep.join(path for path in sys.path if path)
+        environment = os.environ | {TOKEN: self.token, "PYTHONPATH": paths}
+        new = [
+            subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+            for _ in range(n_workers)
+        ]
+        self._processes |= {process.pid: process for process in new}
+
+        def known() -> set[int]:
+            return {peer.pid for peer in self._peers.values()}
+
+        deadline = time.monotonic() + _START_TIMEOUT
+        with self._changed:
+            while missing := [one for one in new if one.pid not in known()]:
+                ended = [one.returncode for one in missing if one.poll() is not None]
+                if ended or time.monotonic() > deadline:
+                    refused = f"; refused: {self._refused}" if self._refused else ""
+                    raise ClusterError(
+                        f"{len(missing)} of {n_workers} workers did not connect (exit "
+                        f"codes {ended}); see what they have written{refused}",
+                        code=ErrorCode.WORKERS_LOST,
+                    )
+                self._changed.wait(_CHECK_INTERVAL)
+
+    def pids(self) -> dict[str, int]:
+        """Return the process of each worker, by the worker's name."""
+        with self._changed:
+            return {p.place: p.pid for p in self._peers.values() if not p.is_lost}
+
+    def end(self) -> None:
+        """Close all connections and stop listening; the workers then end."""
+        self._has_ended.set()
+        self._listener.close()
+        with self._changed:
+            peers = list(self._peers.values())
+        for peer in peers:
+            peer.lose()
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.end()
+
+    def _accept(self) -> None:
+        """Accept connections until the end."""
+        self._listener.settimeout(_CHECK_INTERVAL)
+        while not self._has_ended.is_set():
+            try:
+                accepted, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            accepted.settimeout(None)
+            connection = Connection(accepted)
+            threading.Thread(
+                target=self._welcome, args=(connection,), daemon=True
+            ).start()
+
+    def _welcome(self, connection: Connection) -> None:
+        """Enter a worker that knows the token and has this version."""
+        try:
+            connection.accept(self.token)
+            connection.wait_at_most(_HELLO_TIMEOUT)
+            hello = connection.receive_text()
+            version, pid = str(hello["version"]), int(hello["pid"])
+            connection.wait_at_most(None)
+            with self._changed:
+                number = self._n_joined
+                self._n_joined += 1
+            host = connection.remote_host
+            place = f"worker {number} ({host}, process {pid})"
+            if version != __version__:
+                self._refused.append(f"{place} with Hornbeam {version}")
+                connection.close()
+                return
+            connection.send_text(place=place)
+        except (HandshakeError, OSError, KeyError, ValueError, TypeError):
+            connection.close()  # a stranger, or a worker that has ended meanwhile
+            return
+        with self._changed:
+            peer = self._peers[place] = _Peer(connection, place, pid)
+            self._changed.notify_all()
+        if self._has_ended.is_set():
+            peer.lose()
+
+    def _watch(self) -> None:
+        """Give up workers that say nothing, until the end."""
+        while not self._has_ended.wait(min(_CHECK_INTERVAL, self.patience / 4)):
+            with self._changed:
+                peers = [peer for peer in self._peers.values() if not peer.is_lost]
+            for peer in peers:
+                if time.monotonic() - peer.connection.last_heard > self.patience:
+                    peer.lose()
+
+    def _peer(self, place: str) -> _Peer:
+        with self._changed:
+            return self._peers[place]
+
+    # The contract
+
+    def alive(self) -> list[str]:
+        return sorted(self.pids())
+
+    def check(self, shares: Sequence[Share], *, overdue: bool = False) -> None:
+        """Nothing: versions are checked as workers connect; functions are not lost."""
+
+    def locate(self, partitions: Sequence[Any]) -> list[str | None]:
+        return [None] * len(partitions)  # a worker reads them when it needs them
+
+    def map(self, task: Any, partitions: Sequence[Any], *args: Any) -> list[Any]:
+        found: dict[int, Any] = {}
+        errors: dict[int, BaseException] = {}
+        while missing := [k for k in range(len(partitions)) if k not in found]:
+            places = self._some_places()
+            asked = {
+                k: self._peer(places[k % len(places)]).ask(
+                    "map", task, partitions[k], args
+                )
+                for k in missing
+            }
+            wait(asked.values())
+            for k, answer in asked.items():
+                error = answer.exception()
+                if isinstance(error, _WorkerLostError):
+                    continue  # another worker computes it
+                found[k] = None if error is not None else answer.result()
+                if error is not None:
+                    errors[k] = error
+        if errors:
+            ordered = [errors[k] for k in sorted(errors)]
+            own = [error for error in ordered if isinstance(error, HornbeamError)]
+            raise (own or ordered)[0]
+        return [found[k] for k in range(len(partitions))]
+
+    def _some_places(self) -> list[str]:
+        """Return the workers; wait for one if there is none."""
+        deadline = time.monotonic() + NO_WORKER_TIMEOUT
+        while not (places := self.alive()):
+            if time.monotonic() > deadline:
+                raise no_worker_error()
+            time.sleep(_CHECK_INTERVAL)
+        return places
+
+    def place(self, shares: Sequence[Share], *options: Any) -> list[RowActor]:
+        actors = [
+            RowActor(next(self._numbers), share.place, share.numbers)
+            for share in shares
+        ]
+        placing = [
+            self._ask(actor, "place", share.numbers, share.parts, options)
+            for actor, share in zip(actors, shares, strict=True)
+        ]
+        try:
+            self._answers(actors, placing)
+        except BaseException:
+            self.drop(actors)
+            raise
+        return actors
+
+    def place_async(
+        self, shares: Sequence[Share], calls: Sequence[Call], *options: Any
+    ) -> Future[list[RowActor]]:
+        placed: Future[list[RowActor]] = Future()
+
+        def run() -> None:
+            actors: list[RowActor] = []
+            error: BaseException | None = None
+            try:
+                actors = self.place(shares, *options)
+                for operation, args in calls:
+                    self.call(actors, operation, *args)
+            except Exception as raised:
+                error = raised
+            is_wanted = placed.set_running_or_notify_cancel()
+            if error is not None or not is_wanted:
+                self.drop(actors)
+            if is_wanted and error is not None:
+                placed.set_exception(error)
+            elif is_wanted:
+                placed.set_result(actors)
+
+        threading.Thread(target=run, daemon=True).start()
+        return placed
+
+    def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
+        asked = [self._ask(actor, "call", operation, args) for actor in actors]
+        return self._answers(actors, asked)
+
+    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
+        return reduce(add, self.call(actors, operation, *args))
+
+    def drop(self, actors: Sequence[RowActor]) -> None:
+        for actor in actors:
+            self._ask(actor, "drop")
+
+    def _ask(self, actor: RowActor, verb: str, *args: Any) -> Future[Any]:
+        return self._peer(actor.place).ask(verb, actor.number, *args)
+
+    def _answers(
+        self, actors: Sequence[RowActor], asked: Sequence[Future[Any]]
+    ) -> list[Any]:
+        """Return all answers, once each is there or its worker is lost."""
+        wait(asked)
+        errors: list[BaseException] = []
+        for actor, answer in zip(actors, asked, strict=True):
+            error = answer.exception()
+            if isinstance(error, _WorkerLostError):
+                errors.append(ActorLostError([actor]))
+            elif error is not None:
+                errors.append(error)
+        if errors:
+            raise first_error(errors)
+        return [answer.result() for answer in asked]
+
+    def custom_objective(self, function: Callable[..., Any]) -> CustomObjective:
+        try:
+            return CustomObjective(pickle.dumps(function), pickle.loads)
+        except Exception as error:
+            raise ParameterError(
+                f"the custom objective cannot be sent to a worker: {error}; define it "
+                "as a function of a module that workers have",
+                code=ErrorCode.INVALID_CUSTOM_OBJECTIVE,
+            ) from error
+
+    def close(self) -> None:
+        """Nothing: the rows of a training are released by `drop`; see `end`."""

@@ -1,0 +1,170 @@
+"""Plain worker processes with a client: models, predictions, and refused strangers."""
+
+import os
+import socket
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+import hornbeam
+from hornbeam import ClusterError, DataError, ErrorCode, ParameterError
+from hornbeam.distributed.process_cluster import ProcessCluster
+from hornbeam.distributed.processes import ProcessDMatrix, predict, train
+from hornbeam.distributed.worker_process import TOKEN
+
+PARAMS = {"objective": "multi:softprob", "num_class": 3, "subsample": 0.7}
+SIZES = [200, 0, 150, 250]
+X = np.random.default_rng(2).normal(size=(600, 5)).astype(np.float32)
+Y = np.digitize(X[:, 0] + X[:, 1], [-0.5, 0.5]).astype(float)
+ENDS = np.cumsum(SIZES).tolist()
+
+
+def read(number, **more):
+    own = slice(ENDS[number] - SIZES[number], ENDS[number])
+    return {"data": X[own], "label": Y[own]} | {k: v[own] for k, v in more.items()}
+
+
+def squared(margins, data):
+    return margins - data.get_label(), np.ones_like(margins)
+
+
+def fail():
+    raise OSError("no such disk")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with ProcessCluster(2) as cluster:
+        yield cluster
+
+
+def matrix(cluster, **options):
+    reads = [partial(read, k) for k in range(len(SIZES))]
+    return ProcessDMatrix(cluster, reads, **options)
+
+
+def test_models_and_predictions_are_those_of_one_process(cluster):
+    data, alone = matrix(cluster), hornbeam.DMatrix(X, Y)
+    found = train(cluster, PARAMS, data, 5, evals=[(data, "train")], verbose_eval=False)
+    history = {}
+    booster = hornbeam.train(
+        PARAMS,
+        alone,
+        5,
+        evals=[(alone, "train")],
+        evals_result=history,
+        verbose_eval=False,
+    )
+    assert found["booster"].digest() == booster.digest()
+    assert found["history"] == history
+    for options in ({}, {"output_margin": True}, {"pred_contribs": True}):
+        np.testing.assert_array_equal(
+            predict(cluster, booster, data, **options),
+            booster.predict(alone, **options),
+        )
+
+
+def test_custom_objectives_and_bins_on_disk(cluster, tmp_path):
+    data = matrix(cluster, cache=str(tmp_path))
+    found = train(cluster, {"base_score": 0}, data, 3, obj=squared, verbose_eval=False)
+    alone = hornbeam.DMatrix(X, Y)
+    booster = hornbeam.train(
+        {"base_score": 0}, alone, 3, obj=squared, verbose_eval=False
+    )
+    assert found["booster"].digest() == booster.digest()
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "code", "text"),
+    [
+        (
+            lambda c: ProcessDMatrix(c, []),
+            DataError,
+            ErrorCode.EMPTY_DATA,
+            "no partitions",
+        ),
+        (
+            lambda c: ProcessDMatrix(c, [lambda: None]),
+            ClusterError,
+            ErrorCode.UNSUPPORTED_COLLECTION,
+            "partition 0: .* cannot be sent",
+        ),
+        (
+            lambda c: ProcessDMatrix(c, [partial(read, 0), fail]),
+            ClusterError,
+            ErrorCode.PARTITION_LOST,
+            "partition 1 cannot be read: OSError: no such disk",
+        ),
+        (
+            lambda c: ProcessDMatrix(c, [partial(read, 0, label=Y[:7])]),
+            DataError,
+            None,
+            "partition 0: ",
+        ),
+        (
+            lambda c: train(c, {}, matrix(c), 1, obj=lambda a, b: (a, b)),
+            ParameterError,
+            ErrorCode.INVALID_CUSTOM_OBJECTIVE,
+            "cannot be sent",
+        ),
+        (
+            lambda _: ProcessCluster(0, patience=0),
+            ParameterError,
+            ErrorCode.PARAMETER_OUT_OF_RANGE,
+            "patience must be above 0",
+        ),
+    ],
+)
+def test_bad_input_is_one_clear_error(cluster, act, kind, code, text):
+    with pytest.raises(kind, match=text) as raised:
+        act(cluster)
+    assert code is None or raised.value.code == code
+
+
+def start_worker(cluster, token):
+    environment = os.environ | {TOKEN: token, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "hornbeam.distributed", cluster.host]
+    return subprocess.run(
+        [*command, str(cluster.port)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_strangers_are_refused(cluster):
+    before = cluster.pids()
+    with socket.create_connection((cluster.host, cluster.port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(100))
+        assert stranger.recv(16).startswith(b"hornbeam")
+    ended = start_worker(cluster, "another token")
+    assert ended.returncode == 1
+    assert "has refused this worker" in ended.stderr
+    assert cluster.pids() == before
+
+
+def test_a_worker_of_another_version_is_refused(cluster, monkeypatch):
+    monkeypatch.setattr("hornbeam.distributed.process_cluster.__version__", "0.0.1")
+    ended = start_worker(cluster, cluster.token)
+    assert ended.returncode == 1
+    assert "does not take this worker" in ended.stderr
+
+
+def test_without_workers_there_is_one_error(monkeypatch):
+    monkeypatch.setattr("hornbeam.distributed.process_cluster.NO_WORKER_TIMEOUT", 0.5)
+    with ProcessCluster(0) as cluster, pytest.raises(ClusterError, match="no worker"):
+        matrix(cluster)
+
+
+def test_workers_end_with_their_client():
+    cluster = ProcessCluster(1)
+    (pid,) = cluster.pids().values()
+    cluster.end()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert cluster.alive() == []
