@@ -248,12 +248,21 @@ class DMatrix(MetaInfoAccessors):
         return self.table.schema
 
     @property
+    def raw_schema(self) -> Schema:
+        """The schema of the columns of the container, without derived ones."""
+        if self.derived is None:
+            return self.schema
+        schema: Schema = self.derived.raw_schema(self.schema)
+        return schema
+
+    @property
     def feature_weights(self) -> Floats | None:
-        """Weight of each column in column sampling, (columns,)."""
+        """Weight of each column in column sampling, (columns,); of derived ones 1."""
         weights = self.info["feature_weights"]
-        if weights is None or self._order is None:
-            return weights
-        return weights[self._order]
+        if weights is None:
+            return None
+        given = weights if self._order is None else weights[self._order]
+        return np.append(given, np.ones(self.n_features - given.size))
 
     @property
     def cache_options(self) -> CacheOptions | None:

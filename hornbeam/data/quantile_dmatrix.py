@@ -17,9 +17,10 @@ from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix, categorical, column_order
 from hornbeam.data.opening import Folders, named_cache
-from hornbeam.data.schema import Schema, check_types
+from hornbeam.data.schema import Schema, check_types, times_of
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
+from hornbeam.lazy import extension
 from hornbeam.params import Parameters
 
 __all__ = ["ExtMemQuantileDMatrix", "QuantileDMatrix", "check_quantile_arguments"]
@@ -45,8 +46,8 @@ class QuantileDMatrix(DMatrix):
         Accepted for compatibility with XGBoost; one batch is in memory at a time.
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
 nthread, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-row_key, enable_categorical, data_split_mode, sketch
-        As for `DMatrix`.
+row_key, enable_categorical, data_split_mode, sketch, dates
+        As for `DMatrix`. With `ref`, times have the parts that are features of `ref`.
     """
 
     @short_traceback
@@ -75,6 +76,7 @@ row_key, enable_categorical, data_split_mode, sketch
         data_split_mode: int = 0,
         sketch: str = "exact",
         unseen: str = "error",
+        dates: str = "error",
     ) -> None:
         check_quantile_arguments(max_quantile_batches, ref)
         if (cache := named_cache(data)) is not None:
@@ -102,6 +104,7 @@ row_key, enable_categorical, data_split_mode, sketch
             enable_categorical=enable_categorical,
             data_split_mode=data_split_mode,
             sketch=sketch,
+            dates=dates,
         )
         self._replace_by_bins(max_bin, ref, unseen)
 
@@ -112,10 +115,20 @@ row_key, enable_categorical, data_split_mode, sketch
         self._ref = None if ref is None else weakref.ref(ref)
         if ref is None:
             self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
+            if times_of(self.schema):
+                self._expand_times()
             binned = self._bin(self.max_bin, self.nthread)
         else:
             self.max_bin, binned = self._bin_like(ref, max_bin, unseen)
         self._set_bins(binned)
+
+    def _expand_times(self, features: Any = None) -> None:
+        """Add the parts of times to the columns: those of these formulas, or its own.
+
+        Labels and other fields stay, and so do the weights of the columns.
+        """
+        self.table, self.derived = extension("expand_times")(self, features)
+        self.n_features, self.dtype = self.table.n_features, self.table.dtype
 
     def _set_bins(self, binned: Binned) -> None:
         self._bins = binned
@@ -156,9 +169,16 @@ row_key, enable_categorical, data_split_mode, sketch
     def _bin_like(
         self, ref: DMatrix, max_bin: int | None, unseen: str
     ) -> tuple[int, Binned]:
-        table = align(self.table, ref.schema, unseen)
+        features = None
+        if times_of(self.schema) or times_of(ref.raw_schema):
+            ref = extension("expanded")(ref)
+            features = ref.derived
+        expected = ref.schema if features is None else ref.raw_schema
+        table = align(self.table, expected, unseen)
         self._order = column_order(self.table, table)
         self.table = table
+        if features is not None:
+            self._expand_times(features)
         if max_bin is None and isinstance(ref, QuantileDMatrix):
             max_bin = ref.max_bin
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
@@ -287,7 +307,7 @@ class ExtMemQuantileDMatrix(QuantileDMatrix):
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
 nthread, max_bin, ref, group, qid, label_lower_bound, label_upper_bound, \
 feature_weights, row_key, enable_categorical, max_quantile_batches, data_split_mode, \
-sketch, unseen
+sketch, unseen, dates
         As for `QuantileDMatrix`.
     """
 
@@ -321,6 +341,7 @@ sketch, unseen
         data_split_mode: int = 0,
         sketch: str = "exact",
         unseen: str = "error",
+        dates: str = "error",
     ) -> None:
         check_quantile_arguments(max_quantile_batches, ref)
         _check_ratio(cache_host_ratio)
@@ -354,6 +375,7 @@ sketch, unseen
             cache=cache,
             memory_limit=memory_limit,
             codec=codec,
+            dates=dates,
         )
         self._replace_by_bins(max_bin, ref, unseen)
 

@@ -17,12 +17,12 @@ from hornbeam.binning.sparse import stays_sparse
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.data.schema import listed
+from hornbeam.data.schema import listed, times_of
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.features.dates import ALWAYS, part_of, parts_of
 from hornbeam.features.derived import DerivedFeatures, DerivedTable, as_column
-from hornbeam.features.formulas import TrainingRows, names_of, parse, times_of
+from hornbeam.features.formulas import DatePart, TrainingRows, names_of, parse
 
 __all__ = [
     "DerivedMatrix",
@@ -30,6 +30,7 @@ __all__ = [
     "date_recipe",
     "derive",
     "derived_fold",
+    "expand_times",
     "expanded",
     "reason_against",
     "with_derived",
@@ -130,12 +131,43 @@ def expanded(data: DMatrix) -> DMatrix:
     if data.derived is not None or isinstance(data, QuantileDMatrix):
         return data
     if data.expansion is None:
-        recipe = date_recipe(data)
-        if recipe is None:
+        if not times_of(data.schema):
             return data
-        data.expansion = _Expanded.of(data, recipe)
+        data.expansion = _expansion(data)
     expansion: DMatrix = data.expansion
     return expansion
+
+
+def _expansion(data: DMatrix) -> DMatrix:
+    """Return a matrix of the same rows, labels and options with the parts of times."""
+    matrix = DMatrix.__new__(DMatrix)
+    table, features = expand_times(data)
+    matrix._fill(table, data.nthread, data.sketch, data.cache_options)
+    matrix.info, matrix.derived, matrix._order = data.info, features, data._order
+    return matrix
+
+
+def expand_times(
+    data: DMatrix, features: DerivedFeatures | None = None
+) -> tuple[DerivedTable, DerivedFeatures]:
+    """Return the columns of a matrix with the parts of its times, and their formulas.
+
+    The formulas are `features`, of a matrix with the same columns; None: those of the
+    parts that vary here.
+    """
+    if features is None:
+        schema, recipe = data.schema, date_recipe(data)
+        assert recipe is not None
+        formulas = tuple(parse(text, schema) for text in recipe.formulas)
+        features = DerivedFeatures(formulas, schema.names is not None)
+    elif not all(isinstance(formula, DatePart) for formula in features.formulas):
+        raise DataError(
+            "ref has derived features of several columns or of labels, which have no "
+            "bins of other rows; make a DMatrix of these rows, without ref",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
+    known = None if data.table.is_stream else features.values(_columns(data))
+    return DerivedTable(data.table, features, False, known), features
 
 
 def date_recipe(data: DMatrix) -> Recipe | None:
@@ -299,12 +331,7 @@ class DerivedMatrix(DMatrix):
         self._fill(table, raw.nthread, raw.sketch)
         self.raw, self.recipe = raw, recipe
         self.info, self.derived = raw.info, features
-        self._values = values
-
-    @property
-    def feature_weights(self) -> Floats | None:
-        """Weight of each column in column sampling; of derived columns 1."""
-        return _more_weights(self.raw.feature_weights, self.n_features)
+        self._order, self._values = raw._order, values
 
     def _bin(self, max_bin: int, nthread: int) -> Binned:
         given = self.raw.binned(max_bin, nthread)
@@ -332,34 +359,6 @@ class DerivedMatrix(DMatrix):
             "was made from, and derive them again",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
-
-
-class _Expanded(DMatrix):
-    """Rows with the parts of their times, which no labels are needed for."""
-
-    @staticmethod
-    def of(data: DMatrix, recipe: Recipe) -> _Expanded:
-        """Return a matrix of the same rows, labels and options."""
-        schema = data.schema
-        formulas = tuple(parse(text, schema) for text in recipe.formulas)
-        features = DerivedFeatures(formulas, schema.names is not None)
-        known = None if data.table.is_stream else features.values(_columns(data))
-        table = DerivedTable(data.table, features, False, known)
-        matrix = _Expanded.__new__(_Expanded)
-        matrix._fill(table, data.nthread, data.sketch, data.cache_options)
-        matrix.info, matrix.derived = data.info, features
-        return matrix
-
-    @property
-    def feature_weights(self) -> Floats | None:
-        """Weight of each column in column sampling; of parts of times 1."""
-        return _more_weights(self.info["feature_weights"], self.n_features)
-
-
-def _more_weights(weights: Floats | None, n_features: int) -> Floats | None:
-    if weights is None:
-        return None
-    return np.append(weights, np.ones(n_features - weights.size))
 
 
 def with_derived(data: DMatrix, features: DerivedFeatures, single: bool) -> DMatrix:
