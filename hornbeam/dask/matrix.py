@@ -24,6 +24,7 @@ from hornbeam.distributed.partition_schema import (
     PartitionInfo,
     check_fields,
     merge_dtypes,
+    merge_parts,
     merge_schemas,
 )
 from hornbeam.distributed.partitions import (
@@ -92,6 +93,8 @@ class DaskDMatrix(MetaInfoAccessors):
         as ``"700MB"``.
     codec
         With `cache`, the compression of the bins, as for `hornbeam.DMatrix`.
+    dates
+        As for `hornbeam.DMatrix`; the parts that vary are those of all partitions.
 
     Attributes
     ----------
@@ -129,6 +132,7 @@ class DaskDMatrix(MetaInfoAccessors):
         cache: Folders | None = None,
         memory_limit: int | str | None = None,
         codec: str = "auto",
+        dates: str = "error",
     ) -> None:
         self.client = client_of(client)
         _, caching = cache_options(None, cache, memory_limit, codec)
@@ -139,7 +143,7 @@ class DaskDMatrix(MetaInfoAccessors):
                 code=ErrorCode.GROUP_AND_QID,
             )
         self.reader = PartitionReader(
-            missing, feature_names, feature_types, enable_categorical, caching
+            missing, feature_names, feature_types, enable_categorical, caching, dates
         )
         fields = {
             "label": label,
@@ -178,7 +182,12 @@ class DaskDMatrix(MetaInfoAccessors):
         rows = [0 if info is None else info.n_rows for info in found]
         self.first_rows = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
         self.n_rows = int(self.first_rows[-1])
-        self.schema: Schema = merge_schemas(self.facts)
+        #: The columns of the partitions; `schema` has the parts of times, too.
+        self.raw_schema: Schema = merge_schemas(self.facts)
+        self.derived = merge_parts(self.facts, self.raw_schema)
+        self.schema: Schema = self.raw_schema
+        if self.derived is not None:
+            self.schema = self.derived.schema(self.raw_schema)
         self.n_features = self.schema.n_features
         self.dtype = merge_dtypes(self.facts)
         check_fields(self.facts)
@@ -203,9 +212,11 @@ class DaskDMatrix(MetaInfoAccessors):
         if is_dask_collection(weights):
             computed = self.client.compute(weights)
             (weights,) = Workers(self.client).results([computed])
-        info = MetaInfo(self.n_rows, self.n_features)
+        info = MetaInfo(self.n_rows, self.raw_schema.n_features)
         info.set({"feature_weights": weights})
-        return info["feature_weights"]
+        given = info["feature_weights"]
+        assert given is not None
+        return np.append(given, np.ones(self.n_features - given.size))
 
     # For training and prediction
 
@@ -292,7 +303,7 @@ class DaskQuantileDMatrix(DaskDMatrix):
         Ignored; for compatibility with XGBoost. Only one batch is read at a time.
     client, data, label, weight, base_margin, missing, silent, feature_names, \
 feature_types, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-enable_categorical, cache, memory_limit, codec
+enable_categorical, cache, memory_limit, codec, dates
         As for `DaskDMatrix`.
     """
 

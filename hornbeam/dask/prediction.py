@@ -22,6 +22,7 @@ from hornbeam.dask.workers import Workers
 from hornbeam.data.containers.dispatch import words
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.schema import times_of
 from hornbeam.distributed.partitions import Partition, PartitionReader, partition_errors
 from hornbeam.errors import DataError, ErrorCode, NotTrainedError, ParameterError
 
@@ -159,7 +160,12 @@ class _Prediction:
     def __call__(
         self, booster: Booster, data: Any, base_margin: Any
     ) -> npt.NDArray[Any]:
-        matrix = DMatrix(data, base_margin=base_margin, missing=self.reader.missing)
+        matrix = DMatrix(
+            data,
+            base_margin=base_margin,
+            missing=self.reader.missing,
+            dates="expand" if times_of(booster.model.raw_schema) else "error",
+        )
         return booster.predict(matrix, **self.arguments)
 
     def of_partition(self, booster: Booster, part: Partition) -> npt.NDArray[Any]:
@@ -213,7 +219,8 @@ def _prediction_meta(booster: Any, arguments: Mapping[str, Any]) -> PredictionMe
             code=ErrorCode.EMPTY_BOOSTER,
         )
     # XGBoost's predictions of no rows have one dimension, so a row of missing values.
-    table = ArrayTable(np.full((1, booster.num_features()), np.nan, np.float32))
+    n_columns = booster.model.raw_schema.n_features
+    table = ArrayTable(np.full((1, n_columns), np.nan, np.float32))
     table.typeless = frozenset(range(table.n_features))
     without_names = {**arguments, "validate_features": False}
     found = booster.predict(DMatrix.of_table(table, {}), **without_names)

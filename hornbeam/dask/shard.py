@@ -23,6 +23,7 @@ from hornbeam.data.schema import Schema
 from hornbeam.distributed.label_info import LabelInfo
 from hornbeam.distributed.partitions import Partition, PartitionReader, partition_errors
 from hornbeam.distributed.training_rows import MetaInfoView, ModelState, TrainingRows
+from hornbeam.features.derived import DerivedFeatures
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team, give_back_team, lease, take_team
 from hornbeam.objectives.base import Objective
@@ -65,9 +66,10 @@ class Shard(ReducingActor, PartitionRows):
         first_rows: NDArray[np.int64],
         unseen: str = "error",
         of: str = "the other partitions",
+        derived: DerivedFeatures | None = None,
     ) -> None:
-        PartitionRows.prepare(self, schema, first_rows, unseen, of)
-        self._schema = schema
+        PartitionRows.prepare(self, schema, first_rows, unseen, of, derived)
+        self._schema = self.table.schema
         self._sizes = [int(first_rows[k + 1] - first_rows[k]) for k in self._numbers]
 
     # Initialisation of a model

@@ -240,6 +240,14 @@ class DMatrix(MetaInfoAccessors):
         #: The cuts of the tree method ``approx``, if the matrix was trained with it.
         self.tree_cuts: PerTreeCuts | None = None
 
+    def use_derived(self, table: Table, derived: Any) -> None:
+        """Use the columns of a table of these rows, of which the last are derived.
+
+        Labels and other fields stay, and so do the weights of the columns.
+        """
+        self.table, self.derived = table, derived
+        self.n_features, self.dtype = table.n_features, table.dtype
+
     # For training and prediction
 
     @property

@@ -116,19 +116,11 @@ row_key, enable_categorical, data_split_mode, sketch, dates
         if ref is None:
             self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
             if times_of(self.schema):
-                self._expand_times()
+                self.use_derived(*extension("expand_times")(self))
             binned = self._bin(self.max_bin, self.nthread)
         else:
             self.max_bin, binned = self._bin_like(ref, max_bin, unseen)
         self._set_bins(binned)
-
-    def _expand_times(self, features: Any = None) -> None:
-        """Add the parts of times to the columns: those of these formulas, or its own.
-
-        Labels and other fields stay, and so do the weights of the columns.
-        """
-        self.table, self.derived = extension("expand_times")(self, features)
-        self.n_features, self.dtype = self.table.n_features, self.table.dtype
 
     def _set_bins(self, binned: Binned) -> None:
         self._bins = binned
@@ -178,7 +170,7 @@ row_key, enable_categorical, data_split_mode, sketch, dates
         self._order = column_order(self.table, table)
         self.table = table
         if features is not None:
-            self._expand_times(features)
+            self.use_derived(*extension("expand_times")(self, features))
         if max_bin is None and isinstance(ref, QuantileDMatrix):
             max_bin = ref.max_bin
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin

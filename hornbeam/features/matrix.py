@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,14 +19,18 @@ from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.data.schema import listed, times_of
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
-from hornbeam.features.dates import ALWAYS, part_of, parts_of
 from hornbeam.features.derived import DerivedFeatures, DerivedTable, as_column
+from hornbeam.features.expansion import (
+    columns_of,
+    parts_that_vary,
+    spans_of,
+    with_parts,
+)
 from hornbeam.features.formulas import DatePart, TrainingRows, names_of, parse
 
 __all__ = [
     "DerivedMatrix",
     "Recipe",
-    "date_recipe",
     "derive",
     "derived_fold",
     "expand_times",
@@ -149,71 +152,32 @@ def _expansion(data: DMatrix) -> DMatrix:
 
 def expand_times(
     data: DMatrix, features: DerivedFeatures | None = None
-) -> tuple[DerivedTable, DerivedFeatures]:
+) -> tuple[Table, DerivedFeatures | None]:
     """Return the columns of a matrix with the parts of its times, and their formulas.
 
     The formulas are `features`, of a matrix with the same columns; None: those of the
     parts that vary here.
     """
     if features is None:
-        schema, recipe = data.schema, date_recipe(data)
-        assert recipe is not None
-        formulas = tuple(parse(text, schema) for text in recipe.formulas)
-        features = DerivedFeatures(formulas, schema.names is not None)
+        features = parts_that_vary(data.schema, spans_of(data.table))
     elif not all(isinstance(formula, DatePart) for formula in features.formulas):
         raise DataError(
             "ref has derived features of several columns or of labels, which have no "
             "bins of other rows; make a DMatrix of these rows, without ref",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
-    known = None if data.table.is_stream else features.values(_columns(data))
-    return DerivedTable(data.table, features, False, known), features
-
-
-def date_recipe(data: DMatrix) -> Recipe | None:
-    """Return the parts of times that are features; None if there are no such columns.
-
-    These are the parts that vary, and always the days since 1970.
-    """
-    times, schema = times_of(data.schema), data.schema
-    if not times or data.derived is not None:
-        return None
-    names, types = names_of(schema), schema.types or []
-    parts = [(place, part) for place in times for part in parts_of(types[place])]
-    spans = dict.fromkeys(parts, (np.inf, -np.inf))
-    for batch in data.table.batches(times):
-        read = cache(partial(_column_of, batch))
-        for (place, part), (low, high) in spans.items():
-            values = part_of(part, read(times.index(place)), types[place])
-            spans[place, part] = (
-                np.fmin.reduce(values, initial=low),
-                np.fmax.reduce(values, initial=high),
-            )
-    formulas = [
-        f"{part}({names[place]})"
-        for (place, part), (low, high) in spans.items()
-        if part in ALWAYS or low < high
-    ]
-    taken = [text for text in formulas if text in names]
-    if taken:
-        raise DataError(
-            f"the parts of dates have the names {listed(taken)}, which columns have "
-            "already; rename these columns",
-            code=ErrorCode.DUPLICATE_FEATURE_NAMES,
-            names=listed(taken),
-        )
-    return Recipe(tuple(formulas), tuple(times))
-
-
-def _column_of(table: Table, feature: int) -> Floats:
-    return table.column(feature).astype(np.float64)
+    return with_parts(data.table, features), features
 
 
 def _with_dates(data: DMatrix, recipe: Recipe) -> Recipe:
-    dates = date_recipe(data)
-    return (
-        recipe if dates is None else dates._replace(seed=recipe.seed).with_more(recipe)
-    )
+    if data.derived is not None:
+        return recipe
+    features = parts_that_vary(data.schema, spans_of(data.table))
+    if features is None:
+        return recipe
+    names = names_of(data.schema)
+    texts = tuple(formula.text(names) for formula in features.formulas)
+    return Recipe(texts, tuple(features.times), recipe.seed).with_more(recipe)
 
 
 def reason_against(data: DMatrix) -> str | None:
@@ -262,7 +226,7 @@ def _fitted(
     data: DMatrix, recipe: Recipe, rows: Rows | None
 ) -> tuple[DerivedFeatures, NDArray[np.float32]]:
     """Return the features fitted to some rows, None for all, and their values there."""
-    schema, columns = data.schema, _columns(data)
+    schema, columns = data.schema, columns_of(data.table)
     labels, weights = data.info["label"], data.row_weights
     if labels is not None and labels.size != data.n_rows:
         labels = None
@@ -289,14 +253,6 @@ def _fitted(
     formulas = tuple(formula for formula, _ in parts)
     features = DerivedFeatures(formulas, schema.names is not None)
     return features, np.stack([as_column(values) for _, values in parts])
-
-
-def _columns(data: DMatrix) -> Callable[[int], Floats]:
-    @cache
-    def column(feature: int) -> Floats:
-        return data.table.column(feature).astype(np.float64)
-
-    return column
 
 
 def _of_rows(
@@ -400,7 +356,7 @@ def derived_fold(
     given = data.binned(max_bin, nthread)
     of_train = data.info.take(train)
     own = bin_table(_table(values), max_bin, weights=of_train.row_weights)
-    test_values = features.values(_of_rows(_columns(data), test))
+    test_values = features.values(_of_rows(columns_of(data.table), test))
     others = bin_with_cuts(_table(test_values), own.cuts)
     schema = features.schema(data.schema)
     parts: list[DMatrix] = []

@@ -531,8 +531,8 @@ def test_weights_of_columns_beside_dates(tmp_path):
     X, y = flights()
     params = {**PARAMS, "colsample_bynode": 0.5}
     digests = set()
-    data = hornbeam.DMatrix(X, y, dates="expand", feature_weights=[9, 1, 5])
-    for data in [data, *quantile_matrices(tmp_path, X, y)]:
+    raw = hornbeam.DMatrix(X, y, dates="expand")
+    for data in [raw, *quantile_matrices(tmp_path, X, y)]:
         data.set_info(feature_weights=[9, 1, 5])
         digests.add(hornbeam.train(params, data, 5).digest())
     assert len(digests) == 1
