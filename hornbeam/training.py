@@ -16,7 +16,7 @@ from hornbeam.callbacks import (
     EvaluationMonitor,
     TrainingCallback,
 )
-from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.distributed import joined_group
 from hornbeam.errors import DataError, ErrorCode, HornbeamError, ParameterError
 from hornbeam.kernels.ahead import compile_first_fit
@@ -82,7 +82,9 @@ def train(
         check_training_data(dtrain, evals, DMatrix)
         cache = [dtrain, *(data for data, _ in evals or ())]
         booster = _create_booster(params, cache, xgb_model)
-        compile_first_fit(booster.params.verbosity > 0)
+        compile_first_fit(
+            booster.params.verbosity > 0, bool(categorical(dtrain.feature_types))
+        )
         booster, log = run_rounds(
             booster,
             dtrain,
