@@ -27,6 +27,7 @@ from hornbeam.cli.column_options import BaseMargin, takes_columns
 from hornbeam.cli.predictions import best_rounds, predictions, write
 from hornbeam.cli.rows import (
     MetaColumns,
+    Quality,
     Task,
     matrix_of,
     meta_columns,
@@ -107,14 +108,13 @@ def train(
         Task | None, typer.Option(help="The task. Default: the target column tells.")
     ] = None,
     quality: Annotated[
-        str,
+        Quality,
         typer.Option(
             help="How much time to spend on finding parameters and rounds: fast, auto, "
             "best, or none for 100 rounds at XGBoost's learning rate. Nothing is "
-            "sought if --rounds or learning_rate is given.",
-            autocompletion=completion.words("fast", "auto", "best", "none"),
+            "sought if --rounds or learning_rate is given."
         ),
-    ] = "auto",
+    ] = Quality.AUTO,
     valid: Annotated[str | None, typer.Option(help="Data to evaluate on.")] = None,
     database: Database = None,
     params: Annotated[
@@ -174,7 +174,7 @@ def train(
             valid,
             database,
             task,
-            None if quality == "none" else quality,
+            None if quality is Quality.NONE else quality.value,
             rounds,
             early_stopping,
             drop or (),
