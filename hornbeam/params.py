@@ -6,7 +6,6 @@ The documentation, the command line and the estimators read this table.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import json
 import math
@@ -1143,6 +1142,8 @@ def _unknown(name: str) -> str:
         return f"parameter {name!r} of XGBoost is not in Hornbeam yet; leave it out"
     if name in _ELSEWHERE:
         return f"{name!r} is not a parameter of the learner; {_ELSEWHERE[name]}"
+    import difflib  # for this error alone
+
     near = difflib.get_close_matches(name.lower(), [*_CANONICAL, *_LATER], n=1)
     if near:
         return f"unknown parameter {name!r}; did you mean {near[0]!r}?"

@@ -19,7 +19,7 @@ from hornbeam.callbacks import (
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.distributed import joined_group
 from hornbeam.errors import DataError, ErrorCode, HornbeamError, ParameterError
-from hornbeam.kernels.ahead import compile_first_fit
+from hornbeam.kernels.jit import NATIVE
 from hornbeam.lazy import extension
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
@@ -82,9 +82,11 @@ def train(
         check_training_data(dtrain, evals, DMatrix)
         cache = [dtrain, *(data for data, _ in evals or ())]
         booster = _create_booster(params, cache, xgb_model)
-        compile_first_fit(
-            booster.params.verbosity > 0, bool(categorical(dtrain.feature_types))
-        )
+        if not NATIVE:
+            from hornbeam.kernels.ahead import compile_first_fit
+
+            has_categories = bool(categorical(dtrain.feature_types))
+            compile_first_fit(booster.params.verbosity > 0, has_categories)
         booster, log = run_rounds(
             booster,
             dtrain,

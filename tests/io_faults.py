@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hornbeam
-from hornbeam.backends import factory
+from hornbeam.backends import memory_plan
 from hornbeam.binning import external_build
 from hornbeam.errors import HornbeamError
 from hornbeam.memory import resident_bytes
@@ -345,6 +345,7 @@ class Machine:
         folder = self.fresh()
         child = os.fork()
         if not child:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(30)
             self.arm(folder, fault, at)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -419,13 +420,13 @@ def resources() -> Counter[str]:
 def main() -> None:
     external_build.BLOCK_ROWS = 110
     external_build._SLICE_VALUES = 800
-    plan = factory.plan_memory
+    plan = memory_plan.plan_memory
 
     def plan_on_disk(*arguments: Any, **options: Any) -> Any:
         found = plan(*arguments, **options)
         return replace(found, on_disk=frozenset(["margins", "gradients", "row_lists"]))
 
-    factory.plan_memory = plan_on_disk
+    memory_plan.plan_memory = plan_on_disk
     name, *chosen = sys.argv[1:]
     # In memory, where syncing a file takes no time.
     with tempfile.TemporaryDirectory(dir=Path("/dev/shm")) as root:

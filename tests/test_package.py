@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import hornbeam
+from hornbeam.kernels.jit import NATIVE
 
 HEAVY = {
     "blosc2",
@@ -84,3 +85,34 @@ def test_import_is_fast():
         "import hornbeam; print(now() - start)"
     )
     assert min(float(run(code)) for _ in range(3)) <= 0.1
+
+
+FIRST_TRAINING = """
+import sys
+import numpy as np
+before = set(sys.modules)
+import hornbeam
+X = np.random.default_rng(0).normal(size=(50, 3))
+data = hornbeam.DMatrix(X, X[:, 0] > 0)
+hornbeam.train({"objective": "binary:logistic", "nthread": 1}, data, 2).predict(data)
+print(*(set(sys.modules) - before))
+"""
+
+
+def test_a_first_training_starts_without_what_it_does_not_need():
+    modules = set(run(FIRST_TRAINING).split())
+    parts = {".".join(name.split(".")[:3]) for name in modules}
+    assert parts.isdisjoint(
+        {
+            "hornbeam.backends.external",
+            "hornbeam.boosting.gblinear",
+            "hornbeam.boosting.tree_shap",
+            "hornbeam.data.sources",
+            "hornbeam.external_memory",
+            "hornbeam.forest.model_file",
+            "hornbeam.objectives.survival",
+        }
+    )
+    if NATIVE is not None:  # Numba imports most of these
+        costly = {"concurrent", "difflib", "logging", "statistics", "subprocess"}
+        assert modules.isdisjoint({*costly, "numpy.ma", "zoneinfo", "numba"})

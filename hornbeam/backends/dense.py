@@ -189,7 +189,7 @@ class HistogramBuilder:
         if features is self._chosen or np.array_equal(features, self._chosen):
             return
         self._chosen = features
-        columns = np.unique(self._column_of[features])
+        columns = np.flatnonzero(np.bincount(self._column_of[features]))
         self._columns = columns.astype(np.uint64)
         self._cells = self._table["cell"][columns]
         bins = self._packed_bins[columns]

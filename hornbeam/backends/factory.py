@@ -1,4 +1,7 @@
-"""Creates the backend for a kind of bins, which callers do not have to know."""
+"""Creates the backend for a kind of bins, which callers do not have to know.
+
+The modules of other rows than dense ones in memory are imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,12 @@ from numpy.typing import NDArray
 
 from hornbeam.backends import opencl
 from hornbeam.backends.dense import DenseRows
-from hornbeam.backends.exact import ExactBackend, working_bytes
-from hornbeam.backends.external import ExternalRows
 from hornbeam.backends.hist import HistogramBackend
 from hornbeam.backends.interface import Backend
 from hornbeam.backends.margin_rows import LeafRows, LinearRows
-from hornbeam.backends.memory_plan import plan_memory
 from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.row_state import gradient_type
 from hornbeam.backends.rows import Rows
-from hornbeam.backends.sparse import SparseBackend
-from hornbeam.backends.sparse_rows import SparseRows
 from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
@@ -43,6 +41,8 @@ Floats = NDArray[np.float64]
 
 def bytes_of_order(n_entries: int, n_columns: int, threads: int) -> int:
     """Return the least memory of training on `n_entries` sorted entries."""
+    from hornbeam.backends.exact import working_bytes
+
     longest = -(-n_entries // n_columns)
     return 8 * n_entries + working_bytes(n_entries, longest, threads)
 
@@ -95,11 +95,16 @@ def create_backend(
         )
         return HistogramBackend(on_device, team, max_histograms)
     if isinstance(bins, SortedColumns):
+        from hornbeam.backends.exact import ExactBackend
+
         team = take_team(threads)
         return ExactBackend(bins, targets, weights, margins, team, numbers)
     if isinstance(bins, SparseBins) or (
         isinstance(bins, PerTreeBins) and bins.is_sparse
     ):
+        from hornbeam.backends.sparse import SparseBackend
+        from hornbeam.backends.sparse_rows import SparseRows
+
         team = take_team(threads)
         if multi_output_columns > 0:
             sparse = SparseRows(
@@ -159,6 +164,8 @@ def create_rows(
     numbers = RowNumbers(margins.shape[1], spans, row_keys)
     if not isinstance(bins, ExternalBins):
         return DenseRows(bins, *given, numbers, multi_output_columns), max_histograms
+    from hornbeam.backends.external import ExternalRows
+    from hornbeam.backends.memory_plan import plan_memory
 
     if multi_output_columns > 0 and cached_share > 0.0:
         raise ParameterError(

@@ -187,7 +187,7 @@ class HistogramBackend(Backend):
         if features is not self._chosen and not np.array_equal(features, self._chosen):
             self._chosen = features
             # Each column has each row in one bin; the narrowest is summed fastest.
-            columns = np.unique(self._features["column"][features])
+            columns = np.flatnonzero(np.bincount(self._features["column"][features]))
             offsets = self._layout.offsets
             narrow = columns[np.diff(offsets)[columns].argmin()]
             self._totals = offsets[narrow : narrow + 2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from hornbeam.binning.cuts import (
 )
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.exact_quantiles import find_stream_cuts, sketch_column
-from hornbeam.binning.external import ExternalMatrix
 from hornbeam.binning.sparse import SparseMatrix, bin_stored_entries, stays_sparse
 from hornbeam.binning.table_passes import checked_batches
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
@@ -26,6 +25,9 @@ from hornbeam.data.floats import Locate
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+
+if TYPE_CHECKING:
+    from hornbeam.binning.external import ExternalMatrix
 
 __all__ = [
     "BinMapper",
@@ -41,7 +43,7 @@ __all__ = [
 
 #: A binned table: the bins of all values, in memory or in external memory, or of the
 #: stored entries of a sparse table.
-Binned = DenseMatrix | SparseMatrix | ExternalMatrix
+Binned: TypeAlias = "DenseMatrix | SparseMatrix | ExternalMatrix"
 
 Bins = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 Bytes = npt.NDArray[np.uint8]

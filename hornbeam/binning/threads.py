@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +42,8 @@ def in_threads(
         for task in tasks:
             work(task)
         return
+    from concurrent.futures import ThreadPoolExecutor  # and all that it imports
+
     with ThreadPoolExecutor(n_threads) as pool:
         for _ in pool.map(work, tasks):
             pass

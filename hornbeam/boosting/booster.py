@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hornbeam.export
+import hornbeam.forest
 from hornbeam.boosting.custom import (
     MetricFunction,
     ObjectiveFunction,
@@ -23,7 +24,6 @@ from hornbeam.boosting.evaluation import Evaluator
 from hornbeam.boosting.learner import Learner, booster_of, parameters_of
 from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.predictor import Predictor
-from hornbeam.boosting.refresh import Revision, check_constant_leaves
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix
@@ -38,26 +38,17 @@ from hornbeam.errors import (
 )
 from hornbeam.features.matrix import expanded
 from hornbeam.files import replace_file
-from hornbeam.forest.dump import dump_model, join_dumps
-from hornbeam.forest.feature_map import FeatureMap
-from hornbeam.forest.inspection import (
-    feature_importance,
-    split_value_histogram,
-    trees_to_dataframe,
-)
 from hornbeam.forest.model import (
     Model,
     average_models,
     merge_models,
     models_of_average,
 )
-from hornbeam.forest.model_file import decode, digest, encode, load, save
 from hornbeam.forest.tree import Tree
 from hornbeam.lazy import extension
 from hornbeam.metrics.base import Metric
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import ScalarLoss
-from hornbeam.objectives.distributions import Distribution
 from hornbeam.params import Parameters, ParameterSource
 
 __all__ = ["Booster", "average", "merge", "split_average"]
@@ -336,6 +327,8 @@ class Booster:
                 "xgb_model",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
+        from hornbeam.boosting.refresh import Revision, check_constant_leaves
+
         check_constant_leaves(self.model, "refit")
         if self.params.leaf_solver != "newton":
             raise ParameterError(
@@ -623,6 +616,8 @@ class Booster:
                 f"interval, not {coverage!r}",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
+        from hornbeam.objectives.distributions import Distribution
+
         objective = self.objective
         if not isinstance(objective, Distribution):
             raise ParameterError(
@@ -761,9 +756,8 @@ class Booster:
             ``condition_node_params``, ``leaf_node_params`` and ``edge``.
         """
         self._learner.require_model()
-        return dump_model(
-            self.model, FeatureMap.of(self.model, fmap), with_stats, dump_format
-        )
+        features = hornbeam.forest.FeatureMap.of(self.model, fmap)
+        return hornbeam.forest.dump_model(self.model, features, with_stats, dump_format)
 
     @short_traceback
     def dump_model(
@@ -779,7 +773,7 @@ class Booster:
         its path, or a file that is open for text; for the others see `get_dump`.
         """
         dumps = self.get_dump(fmap, with_stats, dump_format)
-        pieces = join_dumps(dumps, dump_format)
+        pieces = hornbeam.forest.join_dumps(dumps, dump_format)
         if isinstance(fout, str | os.PathLike):
             replace_file(fout, (piece.encode() for piece in pieces))
         else:
@@ -794,7 +788,8 @@ class Booster:
         categories are codes, and rows of them go to Yes, which is the right child.
         """
         self._learner.require_model()
-        return trees_to_dataframe(self.model, FeatureMap.of(self.model, fmap))
+        features = hornbeam.forest.FeatureMap.of(self.model, fmap)
+        return hornbeam.forest.trees_to_dataframe(self.model, features)
 
     @short_traceback
     def get_split_value_histogram(
@@ -819,8 +814,8 @@ class Booster:
             bin, and Count. If not, they are columns of an array.
         """
         self._learner.require_model()
-        table = split_value_histogram(
-            self.model, FeatureMap.of(self.model, fmap), feature, bins
+        table = hornbeam.forest.split_value_histogram(
+            self.model, hornbeam.forest.FeatureMap.of(self.model, fmap), feature, bins
         )
         if not as_pandas:
             return table
@@ -844,8 +839,8 @@ class Booster:
             splits of a feature, ``"total_gain"`` and ``"total_cover"`` sums. A linear
             model has only ``"weight"``, its coefficients.
         """
-        names = FeatureMap.of(self.model, fmap).names
-        return feature_importance(self.model, importance_type, names)
+        names = hornbeam.forest.FeatureMap.of(self.model, fmap).names
+        return hornbeam.forest.feature_importance(self.model, importance_type, names)
 
     def get_fscore(self, fmap: PathLike = "") -> dict[str, Any]:
         """Return the number of splits of each feature that a tree splits on."""
@@ -906,7 +901,7 @@ class Booster:
 
     def digest(self) -> str:
         """Return the hash of the model's bytes: equal models have equal digests."""
-        return digest(self.model)
+        return hornbeam.forest.digest(self.model)
 
     @short_traceback
     def save_model(self, fname: PathLike) -> None:
@@ -914,12 +909,12 @@ class Booster:
 
         The file is written atomically: it is complete, or as it was before.
         """
-        save(self.model, fname, self._checksum)
+        hornbeam.forest.save(self.model, fname, self._checksum)
 
     @short_traceback
     def save_raw(self, raw_format: str = "ubj") -> bytearray:
         """Return the bytes of a model file, ``"ubj"`` or ``"json"``."""
-        return bytearray(encode(self.model, raw_format, self._checksum))
+        return bytearray(hornbeam.forest.encode(self.model, raw_format, self._checksum))
 
     @short_traceback
     def load_model(self, fname: PathLike | bytes | bytearray) -> None:
@@ -975,14 +970,15 @@ class Booster:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "params": self.params.changed(),
-            "model": encode(self.model, "ubj"),
+            "model": hornbeam.forest.encode(self.model, "ubj"),
             "loss": self._learner.loss,
         }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__()  # type: ignore[misc]
         parameters = Parameters.resolve(state["params"])
-        self._replace_model(decode(state["model"]), parameters, state["loss"])
+        model = hornbeam.forest.decode(state["model"])
+        self._replace_model(model, parameters, state["loss"])
 
     def __getitem__(self, rounds: int | slice) -> Booster:
         """Return a booster of some rounds, which shares their trees."""
@@ -1064,9 +1060,9 @@ def _combined(
 def _read(source: PathLike | bytes | bytearray) -> Model:
     """Return the model of a model file, or of its bytes."""
     if isinstance(source, bytes | bytearray):
-        return decode(source)
+        return hornbeam.forest.decode(source)
     if isinstance(source, str | os.PathLike):
-        return load(source)
+        return hornbeam.forest.load(source)
     raise ParameterError(
         "a model comes from a path, the bytes of a model file, or a Booster, not from "
         f"{source!r}",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from hornbeam.boosting.constraints import constraints_of
 from hornbeam.boosting.dart import Dropout
 from hornbeam.boosting.gradient_booster import GradientBooster, Round
 from hornbeam.boosting.learner import Learner
-from hornbeam.boosting.line_search import LineSearch
 from hornbeam.boosting.linear_leaves import LinearLeaves
 from hornbeam.boosting.margin_cache import MarginCache, TrainingData, TrainingMargins
 from hornbeam.boosting.predictor import Predictor
@@ -33,6 +32,9 @@ from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
 from hornbeam.growth.grower import LeafConstants, LeafRegression, grow_tree
 from hornbeam.params import Parameters
+
+if TYPE_CHECKING:
+    from hornbeam.boosting.line_search import LineSearch
 
 __all__ = ["Dart", "GBTree", "row_sample", "split_params"]
 
@@ -149,6 +151,8 @@ class TreeRound(Round):
 
     def _line_search(self) -> LineSearch:
         """Return the search for leaf values, from the margins before the round."""
+        from hornbeam.boosting.line_search import LineSearch
+
         training, learner = self._training, self._learner
         assert isinstance(training, TrainingMargins)
         assert training.targets is not None

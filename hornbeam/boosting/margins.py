@@ -113,7 +113,10 @@ def start_margins(
     """
     if base_margin is None:
         margins = np.empty((n_rows, base.size), dtype)
-        margins[:] = base
+        if base.size == 1:
+            margins.fill(base.item())  # half the time of assigning an array to one row
+        else:
+            margins[:] = base
         return margins
     given = base_margin.reshape(n_rows, -1) if n_rows > 0 else base_margin
     if n_rows > 0 and given.shape[1] != base.size:

@@ -1,4 +1,7 @@
-"""Prediction: margins, predictions, leaf indices, intervals and SHAP values of rows."""
+"""Prediction: margins, predictions, leaf indices, intervals and SHAP values of rows.
+
+The modules of SHAP values are imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.boosting.dart import Dropout, MarginScale
-from hornbeam.boosting.interventional_shap import (
-    background_weights,
-    interventional_shap_values,
-    linear_interventional_shap_values,
-)
 from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.margins import (
     PlainRows,
@@ -25,7 +23,6 @@ from hornbeam.boosting.margins import (
     squeeze_outputs,
     start_margins,
 )
-from hornbeam.boosting.tree_shap import linear_shap_values, tree_shap_values
 from hornbeam.data.align import align
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.dmatrix import DMatrix
@@ -36,7 +33,6 @@ from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.features.derived import DerivedTable
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import Tree
-from hornbeam.forest.tree_paths import TreePaths
 from hornbeam.kernels.team import Team, lease
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import OWNER
@@ -126,6 +122,8 @@ class Predictor:
                 if not explains:
                     margins = self._linear_margins(team, data, data.base_margin)
                     return self._finish(team, margins, output_margin, strict_shape)
+                from hornbeam.boosting.tree_shap import linear_shap_values
+
                 found = linear_shap_values(
                     team,
                     data,
@@ -158,6 +156,9 @@ class Predictor:
                     else squeeze_outputs(leaves)
                 )
             if explains:
+                from hornbeam.boosting.tree_shap import tree_shap_values
+                from hornbeam.forest.tree_paths import TreePaths
+
                 found = tree_shap_values(
                     team,
                     data,
@@ -232,6 +233,13 @@ class Predictor:
         strict_shape: bool,
     ) -> NDArray[Any]:
         """Return what `Booster.shap_values` documents, given a background."""
+        from hornbeam.boosting.interventional_shap import (
+            background_weights,
+            interventional_shap_values,
+            linear_interventional_shap_values,
+        )
+        from hornbeam.forest.tree_paths import TreePaths
+
         learner = self._learner
         learner.require_model()
         model = learner.model

@@ -1,23 +1,26 @@
-"""The step of boosting: gradients, new trees, model, margins."""
+"""The step of boosting: gradients, new trees, model, margins.
+
+The modules of boosters other than trees are imported on first use.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hornbeam.backends.interface import GradientRows
-from hornbeam.boosting.gblinear import GBLinear
 from hornbeam.boosting.gbtree import Dart, GBTree
 from hornbeam.boosting.gradient_booster import GradientBooster, Round
 from hornbeam.boosting.learner import Learner
-from hornbeam.boosting.line_search import PseudoResiduals
 from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.predictor import Predictor
-from hornbeam.boosting.refresh import Refresh, Revision
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.forest.model import Model
 from hornbeam.kernels.team import lease
 from hornbeam.params import Parameters
+
+if TYPE_CHECKING:
+    from hornbeam.boosting.refresh import Revision
 
 __all__ = ["Trainer"]
 
@@ -74,6 +77,8 @@ class Trainer:
         learner, rows = self._learner, current.rows
         objective = learner.objective
         if learner.params.leaf_solver == "line_search":
+            from hornbeam.boosting.line_search import PseudoResiduals
+
             rows.compute_gradients(PseudoResiduals(objective))
         elif objective.by_row:
             rows.compute_gradients(objective)
@@ -110,6 +115,8 @@ class Trainer:
 
     def refresh(self, grown: Model, revision: Revision) -> None:
         """Update the trees of the model `grown` by this revision from now on."""
+        from hornbeam.boosting.refresh import Refresh
+
         parts = self._learner, self._predictor, self._cache
         self._booster = Refresh(*parts, grown, revision)
 
@@ -125,7 +132,11 @@ class Trainer:
 
 def _booster_type(parameters: Parameters) -> type[GradientBooster]:
     if parameters.booster == "gblinear":
+        from hornbeam.boosting.gblinear import GBLinear
+
         return GBLinear
     if parameters.process_type == "update":
+        from hornbeam.boosting.refresh import Refresh
+
         return Refresh
     return Dart if parameters.booster == "dart" else GBTree

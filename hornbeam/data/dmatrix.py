@@ -11,8 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.binning.bin_table import Binned, bin_table
-from hornbeam.binning.external import ExternalMatrix
-from hornbeam.binning.external_build import build_external
 from hornbeam.binning.per_tree_bins import PerTreeCuts
 from hornbeam.binning.sorted_columns import ColumnBlocks, sort_columns
 from hornbeam.data.align import align
@@ -366,6 +364,10 @@ class DMatrix(MetaInfoAccessors):
         self, options: CacheOptions, max_bin: int, nthread: int
     ) -> Binned:
         """Return the bins in external memory; a cache has those of one `max_bin`."""
+        # A training in memory starts without these modules.
+        from hornbeam.binning.external import ExternalMatrix
+        from hornbeam.binning.external_build import build_external
+
         before, self._binned = self._binned, {}
         for other, (_, binned) in before.items():
             if other != max_bin:

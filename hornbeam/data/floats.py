@@ -7,8 +7,9 @@ A column is read as float32 if that holds every value of its dtype, else as floa
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ __all__ = [
     "common_float",
     "feature_type",
     "float_type",
+    "is_masked",
     "is_plain",
     "nearest",
     "shared",
@@ -45,6 +47,14 @@ _NARROW: np.dtype[Any] = np.dtype(np.float32)
 _WIDE: np.dtype[Any] = np.dtype(np.float64)
 
 Locate = Callable[[tuple[int, ...]], str]
+
+
+def is_masked(values: Any) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
+    """Return whether values are a masked array of NumPy.
+
+    A process without any starts without the module, which `np.ma` would import.
+    """
+    return "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray)
 
 
 def float_type(dtype: np.dtype[Any]) -> np.dtype[Any] | None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hornbeam.data.containers.dispatch import as_column, as_frame, words
 from hornbeam.data.containers.from_numpy import as_array
-from hornbeam.data.floats import float_type, write_floats
+from hornbeam.data.floats import float_type, is_masked, write_floats
 from hornbeam.errors import DataError, ErrorCode
 
 __all__ = [
@@ -277,7 +277,7 @@ def _values(data: Any) -> tuple[np.ndarray, np.ndarray | None]:
             f"values of type {array.dtype} cannot be read as such",
             code=ErrorCode.META_INFO_NOT_NUMERIC,
         )
-    if isinstance(array, np.ma.MaskedArray):
+    if is_masked(array):
         return array.data, np.ma.getmaskarray(array)
     return array, None
 

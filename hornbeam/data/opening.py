@@ -1,4 +1,8 @@
-"""Turns the data that a caller passes into a table and fields of its rows."""
+"""Turns the data that a caller passes into a table and fields of its rows.
+
+Modules of sources and caches are imported on first use: trainings on an array start
+without them.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.containers.dispatch import as_table, known_frame
 from hornbeam.data.containers.frame import pop_columns
 from hornbeam.data.meta_info import GROUPINGS
 from hornbeam.data.saved import is_saved, load_table
-from hornbeam.data.sources.dispatch import open_source
-from hornbeam.data.sources.files import as_path, split_uri
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.external_memory.codecs import check_codec
-from hornbeam.external_memory.folders import as_folders
 from hornbeam.memory import as_bytes
 
 __all__ = ["CacheOptions", "Folders", "cache_options", "named_cache", "open_features"]
@@ -76,7 +78,11 @@ def open_features(
                 code=ErrorCode.COLUMN_NOT_FOUND,
             )
         table = load_table(data, missing, names, columns)
+    elif type(data) is np.ndarray:
+        table = None
     else:
+        from hornbeam.data.sources.dispatch import open_source
+
         table = open_source(
             data,
             missing=missing,
@@ -173,6 +179,8 @@ def cache_options(
                 f"the data names the cache {named!r}, and cache= another one; pass one",
                 code=ErrorCode.CONFLICTING_PARAMETERS,
             )
+        from hornbeam.data.sources.files import as_path, split_uri
+
         cache = named
         path = as_path(data)
         data = data if path is None else split_uri(path)[0]
@@ -188,6 +196,9 @@ def cache_options(
                     code=ErrorCode.INEFFECTIVE_PARAMETER,
                 )
         return data, None
+    from hornbeam.external_memory.codecs import check_codec
+    from hornbeam.external_memory.folders import as_folders
+
     as_folders(cache)
     check_codec(codec)
     limit = None if memory_limit is None else as_bytes(memory_limit, "memory_limit")
@@ -196,6 +207,10 @@ def cache_options(
 
 def named_cache(data: Any) -> str | None:
     """Return the cache folder that the data names, or None."""
+    if type(data) is np.ndarray:
+        return None
+    from hornbeam.data.sources.files import as_path, split_uri
+
     path = as_path(data)
     if path is not None:
         return split_uri(path)[1]

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from hornbeam.binning.bin_table import Binned, BinnedTable, bin_with_cuts
 from hornbeam.binning.cuts import Cuts
-from hornbeam.binning.external_build import build_external_with_cuts
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix, categorical, column_order
@@ -180,6 +179,8 @@ row_key, enable_categorical, data_split_mode, sketch, dates
     def _bin_with_cuts(self, cuts: Cuts) -> Binned:
         """Return the bins of the features by the cuts of another matrix."""
         if self._cache_options is not None:
+            from hornbeam.binning.external_build import build_external_with_cuts
+
             return build_external_with_cuts(
                 self.table, cuts, self._cache_options, self.nthread
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +75,8 @@ def zone_of(name: str) -> tzinfo:
     if found is not None:
         offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
         return timezone(-offset if found[1] == "-" else offset)
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # and all that it imports
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -399,7 +399,10 @@ class BinnedLayout(NamedTuple):
                 return None
             splits[split_nodes] = bins.splits
             own_tops = tops[trees["first_move"][begin] : trees["end_move"][end - 1]]
-            own_tests = np.unique(splits[own_tops[own_tops >= 0]])
+            own_tests = np.sort(splits[own_tops[own_tops >= 0]])
+            is_new = np.ones(own_tests.size, np.bool_)  # np.unique imports numpy.ma
+            np.not_equal(own_tests[1:], own_tests[:-1], out=is_new[1:])
+            own_tests = own_tests[is_new]
             too_many = bins.counts.max(initial=0) > MOST_CUTS
             if too_many or (own_tests.size > _MOST_TESTS and not is_single):
                 middle = (begin + end) // 2

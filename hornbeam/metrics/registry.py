@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import difflib
+from importlib import import_module
 
-# The modules register their classes when they are imported.
-import hornbeam.metrics.classification
-import hornbeam.metrics.distributions
-import hornbeam.metrics.ranking
-import hornbeam.metrics.regression
-import hornbeam.metrics.survival  # noqa: F401
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.metrics.base import METRICS, Metric
 from hornbeam.params import Parameters
 
 __all__ = ["create", "maximize_of", "names"]
 
+#: The modules, which register their classes when they are imported. They are imported
+#: in this order until a name is found: most trainings start with the first ones alone.
+_MODULES = ("regression", "classification", "ranking", "survival", "distributions")
 #: How names of custom metrics begin that XGBoost's early stopping maximises.
 _MAXIMIZED_PREFIXES = ("auc", "pre", "map", "ndcg")
 
 
 def names() -> list[str]:
     """Return the names of all metrics, in alphabetical order."""
+    for module in _MODULES:
+        import_module(f"hornbeam.metrics.{module}")
     return sorted(METRICS)
+
+
+def _find(name: str) -> type[Metric] | None:
+    """Return the class of a metric, None if no metric has this name."""
+    for module in _MODULES:
+        if name in METRICS:
+            break
+        import_module(f"hornbeam.metrics.{module}")
+    return METRICS.get(name)
 
 
 def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) -> Metric:
@@ -38,8 +46,11 @@ def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) ->
         The training parameters; defaults if None.
     """
     base_name, parameter = _split_name(name)
-    if base_name in METRICS:
-        return METRICS[base_name](parameter, n_outputs, settings)
+    metric = _find(base_name)
+    if metric is not None:
+        return metric(parameter, n_outputs, settings)
+    import difflib  # for this error alone
+
     nearest = difflib.get_close_matches(base_name, names(), n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     raise ParameterError(
@@ -61,8 +72,9 @@ def maximize_of(name: str) -> bool:
         The name under which values are reported, such as ``"ndcg@5-"``.
     """
     base_name, _ = _split_name(name)
-    if base_name in METRICS:
-        return METRICS[base_name].maximize
+    metric = _find(base_name)
+    if metric is not None:
+        return metric.maximize
     return name.startswith(_MAXIMIZED_PREFIXES)
 
 
@@ -70,6 +82,8 @@ def _split_name(name: str) -> tuple[str, str | None]:
     """Return the name before an ``@`` and the parameter after it, None without one."""
     base_name, at, parameter = name.partition("@")
     plain = base_name.removesuffix("-")
-    if plain != base_name and plain in METRICS and METRICS[plain].takes_minus:
-        return plain, "-"
+    if plain != base_name:
+        metric = _find(plain)
+        if metric is not None and metric.takes_minus:
+            return plain, "-"
     return base_name, parameter if at else None

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
+from importlib import import_module
 
-# The modules register their classes when they are imported.
-import hornbeam.objectives.classification
-import hornbeam.objectives.counts
-import hornbeam.objectives.distributions
-import hornbeam.objectives.quantiles
-import hornbeam.objectives.ranking
-import hornbeam.objectives.regression
-import hornbeam.objectives.survival  # noqa: F401
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.base import OBJECTIVES, Objective
 from hornbeam.params import Parameters
@@ -19,8 +11,23 @@ from hornbeam.params import Parameters
 __all__ = ["config_groups", "create", "find", "names", "registered"]
 
 
+#: The modules, which register their classes when they are imported. They are imported
+#: in this order until a name is found: most trainings start with the first ones alone.
+_MODULES = (
+    "regression",
+    "classification",
+    "counts",
+    "quantiles",
+    "ranking",
+    "survival",
+    "distributions",
+)
+
+
 def registered() -> list[type[Objective]]:
-    """Return the classes of all objectives, in the order of their registration."""
+    """Return the classes of all objectives."""
+    for module in _MODULES:
+        import_module(f"hornbeam.objectives.{module}")
     return list(OBJECTIVES.values())
 
 
@@ -32,12 +39,16 @@ def config_groups() -> dict[str, tuple[str, ...]]:
 
 def find(name: str) -> type[Objective] | None:
     """Return the class of an objective, None if no objective has this name."""
+    for module in _MODULES:
+        if name in OBJECTIVES:
+            break
+        import_module(f"hornbeam.objectives.{module}")
     return OBJECTIVES.get(name)
 
 
 def names() -> list[str]:
     """Return the names of all objectives, in alphabetical order."""
-    return sorted(OBJECTIVES)
+    return sorted(objective.name for objective in registered())
 
 
 #: Deprecated names that XGBoost still accepts.
@@ -50,6 +61,8 @@ def create(parameters: Parameters) -> Objective:
     objective = find(name)
     if objective is not None:
         return objective(parameters)
+    import difflib  # for this error alone
+
     near = difflib.get_close_matches(name, names(), 1)
     hint = (
         f"did you mean {near[0]!r}?"

@@ -212,7 +212,7 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
             qid=None if qid is None else "qid",
         )
         coll = connections(self.given(self.coll_cfg))
-        found = run_stage(arranged, task, num_workers, coll, type(self).__name__)
+        found = run_stage(arranged, task, coll, type(self).__name__)
         library = import_module(self.library)
         model = self.model_class()
         model._resetUid(self.uid)
@@ -281,6 +281,7 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
             checkpoint_interval=self.getOrDefault(self.checkpoint_interval),
             retries=coll["retry"],
             timeout=coll["timeout"] or None,
+            num_workers=self.getOrDefault(self.num_workers),
         )
 
     def _check_settings(self, dataset: DataFrame) -> None:

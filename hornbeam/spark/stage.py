@@ -75,7 +75,7 @@ def arrange(
     operations that change the number of partitions, such as a union: Spark would stop.
     """
     if qid is not None:
-        return dataset.repartitionByRange(num_workers, qid)
+        return dataset.repartition(num_workers, qid)
     if not force and _partitions_of_shuffle(dataset) == num_workers:
         return dataset
     if random:
@@ -86,22 +86,25 @@ def arrange(
 def _partitions_of_shuffle(dataset: DataFrame) -> int | None:
     """Return the number of partitions that a shuffle, the last step, was asked for.
 
-    None: another step is the last one, or Spark chooses the number. The plan tells
-    without running the shuffle, as the number of the RDD's partitions would.
+    None: another step is the last one, or Spark chooses the number, as it may for
+    ranges. The plan tells without running the shuffle, as the number of the RDD's
+    partitions would.
     """
     plan = dataset._jdf.queryExecution().optimizedPlan()
     while plan.nodeName() in ("Filter", "Project"):
         plan = plan.children().head()
     name = plan.nodeName()
     if (name == "Repartition" and plan.shuffle()) or (
-        name == "RepartitionByExpression" and plan.optNumPartitions().isDefined()
+        name == "RepartitionByExpression"
+        and plan.optNumPartitions().isDefined()
+        and plan.partitioning().getClass().getSimpleName() != "RangePartitioning"
     ):
         return int(plan.numPartitions())
     return None
 
 
 def run_stage(
-    dataset: DataFrame, task: Task, num_workers: int, coll: Mapping[str, Any], name: str
+    dataset: DataFrame, task: Task, coll: Mapping[str, Any], name: str
 ) -> dict[str, bytes]:
     """Run a task in each partition; return the results by kind.
 
@@ -112,22 +115,21 @@ def run_stage(
     task
         Without the address of the coordinator, which the stage adds if `task` has
         checkpoints.
-    num_workers
-        The number of tasks that have to run at a time.
     coll
         The settings of connections.
     name
         Of the estimator, for Spark's pages.
     """
     spark = dataset.sparkSession
-    _check_slots(spark, num_workers)
+    _check_slots(spark, task.num_workers)
     host = coll["tracker_host_ip"] or str(spark.conf.get("spark.driver.host"))
     with_driver = task.coordinator is not None
     coordinator: Any = nullcontext()
     if with_driver:
         coordinator = Coordinator(host, coll["tracker_port"], coll["tracker_timeout"])
         task = replace(task, coordinator=coordinator.address)
-    text = f"{name}: train {task.num_boost_round} rounds on {num_workers} workers"
+    rounds, workers = task.num_boost_round, task.num_workers
+    text = f"{name}: train {rounds} rounds on {workers} workers"
     with coordinator, _described(spark, text):
         try:
             cells = _collect(dataset, task)

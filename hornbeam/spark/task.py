@@ -25,11 +25,11 @@ from pyspark import BarrierTaskContext
 from hornbeam.callbacks.checkpoint import TrainingCheckPoint
 from hornbeam.distributed.group import Group, is_group_failure, join, leave
 from hornbeam.distributed.tracker import Tracker
-from hornbeam.errors import DataError, ErrorCode, HornbeamError
+from hornbeam.errors import ClusterError, DataError, ErrorCode, HornbeamError
 from hornbeam.params import Parameters
 from hornbeam.spark.columns import Features
 from hornbeam.spark.coordinator import Address, DriverLink
-from hornbeam.spark.rows import Rows, read_rows
+from hornbeam.spark.rows import Rows, no_rows, read_rows
 
 if TYPE_CHECKING:
     from hornbeam.callbacks import EvalsLog
@@ -74,6 +74,8 @@ class Task:
         Rounds between two checkpoints; 0: none.
     retries, timeout
         As for `Group`.
+    num_workers
+        The number of tasks.
     """
 
     library: str
@@ -89,6 +91,7 @@ class Task:
     checkpoint_interval: int
     retries: int
     timeout: float | None
+    num_workers: int
 
 
 @dataclass(frozen=True)
@@ -146,8 +149,8 @@ def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 def _is_loss(error: Exception) -> bool:
     """Return whether another process was lost, so that Spark has to try again.
 
-    If some tasks of a barrier stage succeed, Spark only repeats the others, which then
-    wait for ever: so this one must not succeed either.
+    If some tasks of a barrier stage succeed, Spark repeats the others alone before it
+    repeats all: so this one must not succeed either.
     """
     return is_group_failure(error) and re.search(_LOSSES, str(error)) is not None
 
@@ -224,6 +227,13 @@ class _Place:
 def _meet(task: Task, context: BarrierTaskContext) -> _Place:
     """Exchange the address of the tracker with the tasks of this attempt."""
     infos = context.getTaskInfos()
+    if len(infos) < task.num_workers:
+        # A task was lost after others had ended, and Spark repeats those that are
+        # missing, which would wait for the others. An error repeats all.
+        raise ClusterError(
+            f"Spark runs {len(infos)} of {task.num_workers} tasks; training needs all",
+            code=ErrorCode.WORKERS_LOST,
+        )
     link = own_tracker = address = None
     checkpoint: dict[str, bytes] = {}
     if context.partitionId() == 0:
@@ -293,7 +303,7 @@ def _shared(
 ) -> tuple[Rows, dict[str, Any]]:
     """Return the rows, and the parameters, which may depend on those of all tasks."""
 
-    def own() -> tuple[int, set[float], frozenset[str]]:
+    def own() -> tuple[int, bytes, set[float], frozenset[str]]:
         rows = read()
         labels = rows.fields.get("label", np.empty(0))
         found = np.unique(labels) if task.is_classifier else np.empty(0)
@@ -303,7 +313,12 @@ def _shared(
                 "needs the classes 0, 1, 2, ...: is it a regression?",
                 code=ErrorCode.LABEL_NOT_A_CLASS,
             )
-        return rows.shape[1], set(found.tolist()), frozenset(rows.fields)
+        return (
+            rows.shape[1],
+            rows.schema(),
+            set(found.tolist()),
+            frozenset(rows.fields),
+        )
 
     def merge(a: Any, b: Any) -> Any:
         if a[0] and b[0] and a[0] != b[0]:
@@ -312,23 +327,16 @@ def _shared(
                 f"{b[0]}; give each row the same number",
                 code=ErrorCode.FEATURE_COUNT_MISMATCH,
             )
-        return max(a[0], b[0]), a[1] | b[1], a[2] | b[2]
+        return max(a[0], b[0]), a[1] or b[1], a[2] | b[2], a[3] | b[3]
 
-    width, classes, fields = group.combine("describe rows", own, merge)
+    width, schema, classes, fields = group.combine("describe rows", own, merge)
     rows = read()
     if rows.shape[0] == 0:
-        rows = _no_rows(width, fields)
+        rows = no_rows(width, schema, fields)
     params = dict(task.params)
     if task.is_classifier:
         params |= _objective(params, classes)
     return rows, params
-
-
-def _no_rows(width: int, fields: Iterable[str]) -> Rows:
-    """Return the rows of a partition that has none."""
-    return Rows(
-        np.empty((0, width), np.float32), {name: np.empty(0) for name in fields}
-    )
 
 
 def _objective(params: Mapping[str, Any], classes: set[float]) -> dict[str, Any]:

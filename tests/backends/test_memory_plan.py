@@ -116,7 +116,7 @@ def test_max_histograms_is_respected():
 )
 def test_the_model_does_not_depend_on_the_limit(tmp_path, params, folders):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(600_000, 3)).astype(np.float32)
+    X = rng.normal(size=(300_000, 3)).astype(np.float32)
     y = np.digitize(X[:, 0] * X[:, 1] + rng.normal(size=len(X)), [-0.5, 0.5])
     params = {"max_bin": 64, "max_depth": 4, "nthread": 2, **params}
     data = DMatrix(X, y)
@@ -125,7 +125,7 @@ def test_the_model_does_not_depend_on_the_limit(tmp_path, params, folders):
     external = DMatrix(X, y, cache=cache)
     external.binned(64)
     # From next to nothing to all of the state: some of it goes to disk.
-    for room in (8, 16, 24, 144):
+    for room in (4, 12, 72):
         limit = least_limit(X, y, cache, params) + room * 2**20
         external = DMatrix(X, y, cache=cache, memory_limit=limit)
         assert train(params, external, 2).digest() == expected

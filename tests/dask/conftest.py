@@ -1,7 +1,6 @@
-"""Fixtures: a cluster shared by all tests, other clusters, and a time limit."""
+"""Fixtures: a cluster shared by all tests, and other clusters."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -117,19 +116,3 @@ def own_scheduler(tmp_path):
         process.wait()
     for client in clients:
         client.close(timeout=2)
-
-
-@pytest.fixture(autouse=True)
-def time_limit(request):
-    """Fail a test after 120 seconds, or those of its `time_limit` marker."""
-    marker = request.node.get_closest_marker("time_limit")
-    seconds = marker.args[0] if marker else 120
-
-    def stop(*_):
-        pytest.fail(f"not finished after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)

@@ -231,7 +231,7 @@ def test_a_client_that_is_closed_is_an_error(own_cluster, during_a_call):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(90)
+@pytest.mark.timeout(90)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_scheduler_that_dies_is_an_error_in_time(own_scheduler, how):
     client, process = own_scheduler(2)

@@ -24,7 +24,7 @@ from hornbeam.dask import (
 )
 
 # The first fit may compile the kernels.
-pytestmark = pytest.mark.time_limit(240)
+pytestmark = pytest.mark.timeout(240)
 
 ROWS = 200
 SMALL = {"n_estimators": 4, "max_depth": 3}

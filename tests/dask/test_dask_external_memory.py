@@ -24,7 +24,7 @@ from hornbeam.dask.matrix import DaskDMatrix, DaskQuantileDMatrix
 from hornbeam.dask.training import train
 
 # The first fit may compile the kernels.
-pytestmark = pytest.mark.time_limit(240)
+pytestmark = pytest.mark.timeout(240)
 
 ROWS = 2000
 HERE = str(Path(__file__).parent)

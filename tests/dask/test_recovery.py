@@ -196,7 +196,7 @@ def test_a_round_of_multi_output_trees_is_rewound(own_cluster, strike, expected)
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["begin", "gradients", "level", "margins_after"])
 def test_a_round_with_dropout_is_repeated(own_cluster, strike, expected, kind):
     client = own_cluster(2)
@@ -221,7 +221,7 @@ def test_per_tree_bins(own_cluster, strike, expected, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("kind", "how"), AT)
 def test_at_every_kind_of_message(own_cluster, strike, expected, kind, how):
     client = own_cluster(3)
@@ -320,7 +320,7 @@ ANSWERS = TABLE if os.environ.get("WHOLE_TABLE") else TABLE[::6]
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("how", "kind"), ANSWERS)
 def test_wrong_answers_change_nothing(own_cluster, expected, how, kind):
     client = own_cluster(2)
@@ -333,7 +333,7 @@ def test_wrong_answers_change_nothing(own_cluster, expected, how, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_two_workers_lost_at_once(own_cluster, strike, expected, how):
     client = own_cluster(3)
@@ -348,7 +348,7 @@ def test_two_workers_lost_at_once(own_cluster, strike, expected, how):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 def test_a_worker_lost_during_the_recovery_of_another(own_cluster, strike, expected):
     client = own_cluster(3)
     processes = processes_of(client)
@@ -368,7 +368,7 @@ def test_a_worker_lost_during_the_recovery_of_another(own_cluster, strike, expec
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_scheduler_is_an_error_with_a_checkpoint(own_scheduler, tmp_path, how):
     client, scheduler = own_scheduler(2)
@@ -432,7 +432,7 @@ def numbers_of(actors):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("params", [PARAMS, {**DART, "rate_drop": 0.05}])
 def test_workers_that_join_are_used(own_cluster, params):
     client = own_cluster(1)
@@ -445,7 +445,7 @@ def test_workers_that_join_are_used(own_cluster, params):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 def test_a_restarted_worker_takes_its_partitions_back(own_cluster):
     client = own_cluster(2)
     processes = processes_of(client)
@@ -458,7 +458,7 @@ def test_a_restarted_worker_takes_its_partitions_back(own_cluster):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(120)
+@pytest.mark.timeout(120)
 def test_a_new_worker_that_dies_while_it_prepares(own_cluster, strike):
     client = own_cluster(1)
 

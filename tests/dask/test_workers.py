@@ -64,7 +64,7 @@ def test_a_task_may_take_longer_than_patience(client):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(90)
+@pytest.mark.timeout(90)
 def test_a_worker_stopped_while_a_matrix_is_made(own_cluster, stop):
     client = own_cluster(2)
     place = Workers(client).alive()[0]
@@ -80,7 +80,7 @@ def test_a_worker_stopped_while_a_matrix_is_made(own_cluster, stop):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(90)
+@pytest.mark.timeout(90)
 def test_a_stopped_worker_with_inputs_of_other_tasks(own_cluster, stop):
     client = own_cluster(2)
     place, other = Workers(client).alive()
@@ -98,7 +98,7 @@ def test_a_stopped_worker_with_inputs_of_other_tasks(own_cluster, stop):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(90)
+@pytest.mark.timeout(90)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_scheduler_that_dies_while_tasks_are_pending(own_scheduler, how):
     client, process = own_scheduler(1)
@@ -109,7 +109,7 @@ def test_a_scheduler_that_dies_while_tasks_are_pending(own_scheduler, how):
 
 
 @pytest.mark.slow
-@pytest.mark.time_limit(90)
+@pytest.mark.timeout(90)
 def test_all_workers_leave_while_tasks_are_pending(own_cluster, monkeypatch):
     monkeypatch.setattr("hornbeam.dask.workers.NO_WORKER_TIMEOUT", 2.0)
     client = own_cluster(1)

@@ -1,7 +1,6 @@
-"""Fixtures: a local Ray of three CPUs for all tests here, and a time limit."""
+"""Fixtures: a local Ray of three CPUs for all tests here."""
 
 import os
-import signal
 
 # Ray reads these when it is imported.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -44,17 +43,3 @@ def cluster():
     start()
     yield
     ray.shutdown()
-
-
-@pytest.fixture(autouse=True)
-def time_limit():
-    """Fail a test after 300 seconds; most take ten on an idle machine."""
-
-    def stop(*_):
-        pytest.fail("not finished after 300 s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(300)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,30 @@ def _victim(what):
     daemon = os.getppid()
     status = Path(f"/proc/{daemon}/status").read_text()
     return int(status.partition("PPid:")[2].split()[0])
+
+
+class LostResult(hornbeam.TrainingCallback):
+    """Lose a result once: the executor of the first task dies after the others end."""
+
+    def __init__(self, folder):
+        self.mark = Path(folder, "lost")
+
+    def before_training(self, model):
+        from hornbeam.distributed import joined_group
+        from hornbeam.spark.task import Result
+
+        batches = Result.batches
+
+        def die(result):
+            if not self.mark.exists():
+                self.mark.touch()
+                time.sleep(2.0)  # in which the other tasks end
+                os.kill(_victim("executor"), signal.SIGKILL)
+            return batches(result)
+
+        if joined_group().rank == 0:
+            Result.batches = die
+        return model
 
 
 class OtherVersion(hornbeam.TrainingCallback):

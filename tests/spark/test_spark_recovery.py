@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tables import NAMES, PARAMS, Rounds, Strike, matrix, table
+from tables import NAMES, PARAMS, LostResult, Rounds, Strike, matrix, table
 
 import hornbeam
 from hornbeam.spark import HornbeamRegressor
@@ -49,3 +49,7 @@ def test_executors_that_are_killed(spark_cluster, tmp_path, expected):
         callbacks=callbacks, launch_tracker_on_driver=False, **OPTIONS, **PARAMS
     )
     assert again.fit(frame).get_booster().digest() == expected
+    # Spark repeats the lost task alone, which asks for all.
+    again.setParams(callbacks=[LostResult(tmp_path)])
+    assert again.fit(frame).get_booster().digest() == expected
+    assert (tmp_path / "lost").exists()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from pyspark.ml.feature import VectorAssembler
+from pyspark.sql.functions import expr
 from tables import COLUMNS, NAMES, PARAMS, ROWS, X, matrix, table
 
 import hornbeam
@@ -127,7 +128,7 @@ def test_classes_and_groups(frame):
 
 def test_partitions_without_rows_and_unions(spark, frame):
     """And a tracker in the first task, more rounds, and repartitioning."""
-    few = frame.where("id < 1300").repartitionByRange(3, "id").where("id < 1100")
+    few = frame.where("id < 1100").repartition(3, expr("id div 5000"))
     options = {"features_col": NAMES, "label_col": "y", "row_key_col": "id"}
     options |= {"num_workers": 3, **QUIET, **PARAMS}
     expected = alone({}, matrix(rows=slice(100), row_key="id")).digest()

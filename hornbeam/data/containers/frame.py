@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -330,6 +329,8 @@ def _place(names: Sequence[str], name: str, part: str) -> int:
             f"there are several columns {name!r}; {part} needs just one",
             code=ErrorCode.COLUMN_NOT_FOUND,
         )
+    import difflib  # for this error alone
+
     near = difflib.get_close_matches(name, names)
     there = f"did you mean {listed(near)}?" if near else f"there are {listed(names)}"
     raise DataError(

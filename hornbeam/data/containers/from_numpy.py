@@ -15,6 +15,7 @@ from hornbeam.data.floats import (
     as_floats,
     beyond_exact,
     float_type,
+    is_masked,
     write_floats,
 )
 from hornbeam.data.table import Table
@@ -33,7 +34,7 @@ def as_array(data: Any) -> np.ndarray | None:
     Masked values are missing. None in a list or an array of objects is missing. Ragged
     lists, and lists of other objects, raise a `DataError` that names the place.
     """
-    if isinstance(data, np.ma.MaskedArray):
+    if is_masked(data):
         return data
     if isinstance(data, (list, tuple)):
         return _from_sequence(data)
@@ -126,7 +127,7 @@ class ArrayTable(Table):
         self._array = np.asarray(array)
         self._missing = missing
         # Which values are masked, or None.
-        masked = isinstance(array, np.ma.MaskedArray) and array.mask is not np.ma.nomask
+        masked = is_masked(array) and array.mask is not np.ma.nomask
         self._nulls = np.ma.getmaskarray(array) if masked else None
 
     def _columns(

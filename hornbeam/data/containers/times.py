@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.data.containers.frame import Column
+from hornbeam.data.floats import is_masked
 from hornbeam.data.schema import DURATION, zoned
 
 __all__ = ["TimeColumn", "numpy_times", "time_array"]
@@ -75,7 +76,7 @@ def time_array(values: NDArray[Any]) -> tuple[Floats, str]:
 
     What is missing is NaN.
     """
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked(values):
         values = np.where(np.ma.getmaskarray(values), np.array("NaT"), values.data)
     column = numpy_times(values.reshape(-1), str(values.dtype))
     seconds, nulls = column.read(0, values.size)

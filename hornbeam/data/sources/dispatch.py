@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from hornbeam.data.containers.dispatch import words
 from hornbeam.data.sources.arrow_files import ArrowIPC, Parquet
 from hornbeam.data.sources.batches import ChosenColumns, Source
@@ -114,8 +112,6 @@ def open_source(
 
 def as_source(data: Any) -> Source | None:
     """Return the source of data that is read in batches; None for other data."""
-    if type(data) is np.ndarray:  # first, because predictions of single rows are short
-        return None
     if isinstance(data, Source):
         return data
     path = as_path(data)

@@ -225,8 +225,8 @@ needs_peak = pytest.mark.skipif(
 
 @needs_peak
 def test_prediction_does_not_load_a_whole_file(tmp_path):
-    peak = peak_of("predict", tmp_path, 800_000, 20, np.float64)
-    held = 800_000 * 20 * 8
+    peak = peak_of("predict", tmp_path, 600_000, 20, np.float64)
+    held = 600_000 * 20 * 8
     # Labels and predictions take 10 MB, a few batches and their copies 60 MB.
     assert peak < held, (peak, held)
 
