@@ -35,6 +35,8 @@ autosummary_generate = True
 templates_path = ["_templates"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+# Methods in the sidebar without the class, which would not fit.
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 numpydoc_xref_param_type = False

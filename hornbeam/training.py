@@ -16,7 +16,7 @@ from hornbeam.callbacks import (
     EvaluationMonitor,
     TrainingCallback,
 )
-from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.distributed import joined_group
 from hornbeam.errors import DataError, ErrorCode, HornbeamError, ParameterError
 from hornbeam.kernels.jit import NATIVE
@@ -85,7 +85,8 @@ def train(
         if not NATIVE:
             from hornbeam.kernels.ahead import compile_first_fit
 
-            compile_first_fit(booster.params.verbosity > 0)
+            has_categories = bool(categorical(dtrain.feature_types))
+            compile_first_fit(booster.params.verbosity > 0, has_categories)
         booster, log = run_rounds(
             booster,
             dtrain,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import dask
 import numpy as np
 
 import hornbeam
-from hornbeam.kernels.ahead import FIRST_FIT
+from hornbeam.kernels.ahead import FIRST_FITS
 from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
 from hornbeam.kernels.signatures import called, read, write
 from native.build import SIGNATURES
@@ -42,10 +43,16 @@ def pytest_sessionfinish() -> None:
     write(folder / f"{os.getpid()}.json", called())
 
 
-def fit_first() -> None:
-    """Do what most programs do first: fit a table of floats, and predict it."""
+def fit_first(categories: bool) -> None:
+    """Do what most programs do first: fit a table, and predict it.
+
+    Its columns are floats; with `categories` the last one is categorical.
+    """
     X = np.random.default_rng(0).normal(size=(1000, 10))
-    data = hornbeam.DMatrix(X, X[:, 0] > 0)
+    y, types = X[:, 0] > 0, ["float"] * 10
+    if categories:
+        X[:, 9], types[9] = np.arange(1000) % 7, "c"
+    data = hornbeam.DMatrix(X, y, feature_types=types)
     booster = hornbeam.train({"objective": "binary:logistic"}, data, 3)
     booster.predict(data)
 
@@ -63,7 +70,14 @@ def _merge(folder: Path) -> None:
     write(SIGNATURES, kernels)
 
 
+def record_first_fit(categories: bool) -> None:
+    """Write the signatures of a first fit, in a process that has called no others."""
+    fit_first(categories)
+    write(FIRST_FITS[categories], called())
+
+
 if __name__ == "__main__":
-    fit_first()
-    write(FIRST_FIT, called())
+    for categories in (False, True):
+        script = f"from native.record import record_first_fit as r; r({categories})"
+        subprocess.run([sys.executable, "-c", script], check=True)
     _merge(Path(sys.argv[1]))

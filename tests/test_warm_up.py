@@ -104,7 +104,7 @@ LINE = """
 import hornbeam.training
 from hornbeam.kernels import ahead
 
-ahead._jobs = lambda: [int, int]
+ahead._jobs = lambda categories: [int, int]
 ahead.compile_first_fit(says_so={says_so})
 print("[]")
 """
@@ -128,18 +128,19 @@ def test_a_terminal_says_what_a_first_fit_waits_for(says_so, tmp_path):
 #: Does what is recorded as a first fit; prints the signatures called and those listed.
 FIRST = """
 import json
-from hornbeam.kernels.ahead import FIRST_FIT
+from hornbeam.kernels.ahead import FIRST_FITS
 from hornbeam.kernels.signatures import called, read
 from native.record import fit_first
 
-fit_first()
-print(json.dumps([called(), read(FIRST_FIT)]))
+fit_first({categories})
+print(json.dumps([called(), read(FIRST_FITS[{categories}])]))
 """
 
 
 @pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
-def test_the_list_of_a_first_fit_has_what_it_calls():
-    (calls, listed), _ = run(FIRST)
+@pytest.mark.parametrize("categories", [False, True])
+def test_the_list_of_a_first_fit_has_what_it_calls(categories):
+    (calls, listed), _ = run(FIRST.format(categories=categories))
     assert calls.keys() == listed.keys()  # else `make signatures` makes it anew
     assert {name: sorted(map(str, own)) for name, own in calls.items()} == {
         name: sorted(map(str, own)) for name, own in listed.items()

@@ -21,11 +21,13 @@ import hornbeam.cli.devices
 import hornbeam.cli.plan
 import hornbeam.explain.report
 from hornbeam import __version__
+from hornbeam.cli import completion
 from hornbeam.cli.classes import classes_of, encode_label
 from hornbeam.cli.column_options import BaseMargin, takes_columns
 from hornbeam.cli.predictions import best_rounds, predictions, write
 from hornbeam.cli.rows import (
     MetaColumns,
+    Quality,
     Task,
     matrix_of,
     meta_columns,
@@ -67,16 +69,12 @@ Database = Annotated[
 ]
 Unseen = Annotated[
     str | None,
-    typer.Option(help="How to treat unseen categories: error or missing."),
+    typer.Option(
+        help="How to treat unseen categories: error or missing.",
+        autocompletion=completion.words("error", "missing"),
+    ),
 ]
 ModelIn = Annotated[Path, typer.Option("--model", help="A model, .ubj or .json.")]
-
-
-def _complete_parameter(incomplete: str) -> list[str]:
-    """Return the parameters that begin with what was typed, for shells."""
-    return [
-        f"{row.name}=" for row in parameter_table() if row.name.startswith(incomplete)
-    ]
 
 
 def _parameters_help() -> str:
@@ -98,7 +96,7 @@ def train(
         typer.Argument(
             help="Parameters, such as max_depth=4.",
             metavar="KEY=VALUE",
-            autocompletion=_complete_parameter,
+            autocompletion=completion.parameters,
         ),
     ] = None,
     *,
@@ -110,13 +108,13 @@ def train(
         Task | None, typer.Option(help="The task. Default: the target column tells.")
     ] = None,
     quality: Annotated[
-        str,
+        Quality,
         typer.Option(
             help="How much time to spend on finding parameters and rounds: fast, auto, "
             "best, or none for 100 rounds at XGBoost's learning rate. Nothing is "
             "sought if --rounds or learning_rate is given."
         ),
-    ] = "auto",
+    ] = Quality.AUTO,
     valid: Annotated[str | None, typer.Option(help="Data to evaluate on.")] = None,
     database: Database = None,
     params: Annotated[
@@ -131,7 +129,11 @@ def train(
         typer.Option(help="Stop after this many rounds without a better --valid."),
     ] = None,
     drop: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="A column to leave out; may be repeated.",
+            autocompletion=completion.columns,
+        ),
     ] = None,
     cache: Annotated[
         list[Path] | None,
@@ -172,7 +174,7 @@ def train(
             valid,
             database,
             task,
-            None if quality == "none" else quality,
+            None if quality is Quality.NONE else quality.value,
             rounds,
             early_stopping,
             drop or (),
@@ -314,7 +316,13 @@ def report(
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model, .ubj or .json.")],
     importance: Annotated[
-        str, typer.Option(help="gain, weight, cover, total_gain or total_cover.")
+        str,
+        typer.Option(
+            help="gain, weight, cover, total_gain or total_cover.",
+            autocompletion=completion.words(
+                "gain", "weight", "cover", "total_gain", "total_cover"
+            ),
+        ),
     ] = "gain",
     top: Annotated[int, typer.Option(help="The number of features to list.")] = 20,
 ) -> None:
@@ -449,7 +457,11 @@ def plan(
     features: Annotated[int, typer.Option(help="Columns.")],
     workers: Annotated[int, typer.Option(help="Workers of the cluster.")],
     engine: Annotated[
-        str, typer.Option(help="dask, ray, spark, or group (plain processes).")
+        str,
+        typer.Option(
+            help="dask, ray, spark, or group (plain processes).",
+            autocompletion=completion.words("dask", "ray", "spark", "group"),
+        ),
     ] = "dask",
     rounds: Annotated[int, typer.Option(help="Rounds, of one tree each.")] = 100,
     depth: Annotated[int, typer.Option(help="max_depth of the trees.")] = 6,

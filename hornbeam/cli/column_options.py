@@ -9,21 +9,28 @@ from typing import Annotated, Any
 
 import typer
 
+from hornbeam.cli.completion import columns
 from hornbeam.cli.rows import meta_columns
 
 __all__ = ["BaseMargin", "takes_columns"]
 
 Target = Annotated[
     str | None,
-    typer.Option(help="The label column; not for libsvm files, which have labels."),
+    typer.Option(
+        help="The label column; not for libsvm files, which have labels.",
+        autocompletion=columns,
+    ),
 ]
-Weight = Annotated[str | None, typer.Option(help="The column of weights.")]
+Weight = Annotated[
+    str | None, typer.Option(help="The column of weights.", autocompletion=columns)
+]
 Group = Annotated[
     str | None,
     typer.Option(
         "--group",
         "--qid",
         help="The column of query ids, for ranking: non-decreasing integers.",
+        autocompletion=columns,
     ),
 ]
 LowerBound = Annotated[
@@ -31,6 +38,7 @@ LowerBound = Annotated[
     typer.Option(
         "--label-lower-bound",
         help="The column of lower bounds of labels, for survival:aft.",
+        autocompletion=columns,
     ),
 ]
 UpperBound = Annotated[
@@ -38,11 +46,14 @@ UpperBound = Annotated[
     typer.Option(
         "--label-upper-bound",
         help="The column of upper bounds of labels; inf if right-censored.",
+        autocompletion=columns,
     ),
 ]
 BaseMargin = Annotated[
     str | None,
-    typer.Option(help="The column of base margins, to which trees add."),
+    typer.Option(
+        help="The column of base margins, to which trees add.", autocompletion=columns
+    ),
 ]
 #: The name and the type of the option of each argument of a matrix.
 _OPTIONS: dict[str, tuple[str, Any]] = {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MetaColumns",
+    "Quality",
     "Task",
     "check_columns",
     "check_labels",
@@ -36,6 +37,15 @@ class Task(StrEnum):
 
     CLASSIFICATION = "classification"
     REGRESSION = "regression"
+
+
+class Quality(StrEnum):
+    """How much time to spend on finding parameters and rounds (`hornbeam.quality`)."""
+
+    FAST = "fast"
+    AUTO = "auto"
+    BEST = "best"
+    NONE = "none"
 
 
 def open_source(data: str, database: Path | None) -> Source:

@@ -21,6 +21,7 @@ from hornbeam.cli.classes import (
 )
 from hornbeam.cli.rows import Task, check_columns
 from hornbeam.data.schema import listed
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.objectives.registry import find
 
 if TYPE_CHECKING:
@@ -75,9 +76,10 @@ def find_target(
     params: dict[str, Any]
     if objective is not None:
         kind = find(objective)
-        if kind is None or kind.task not in ("binary", "classes"):
-            return Target({})
         column = read_target(source, name)
+        if kind is None or kind.task not in ("binary", "classes"):
+            _check_numbers(column, name, f"objective={objective}")
+            return Target({})
         if not is_text(column):
             return Target({})
         classes = class_labels(column, name)
@@ -90,6 +92,7 @@ def find_target(
     if task is None:
         reason += "; --task chooses another"
     if chosen is Task.REGRESSION:
+        _check_numbers(column, name, "--task regression")
         return Target({"objective": "reg:squarederror"}, reason=reason)
     classes = class_labels(column, name)
     params = {"objective": "binary:logistic"}
@@ -97,6 +100,17 @@ def find_target(
         params = {"objective": "multi:softprob", "num_class": len(classes)}
     labels = encode(column, classes, source.name, name)
     return Target(params, classes, labels, reason)
+
+
+def _check_numbers(column: pa.ChunkedArray, name: str, option: str) -> None:
+    """Raise a `DataError` if the target of a regression is text."""
+    if is_text(column):
+        raise DataError(
+            f"{option} needs numbers, and the target {name!r} has the values "
+            f"{listed(sorted_values(pc.unique(column)))}; leave it out to train a "
+            "classification, or name another column: --target",
+            code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
+        )
 
 
 def _judge(column: pa.ChunkedArray) -> tuple[Task, str]:

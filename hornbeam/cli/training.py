@@ -25,7 +25,6 @@ from hornbeam.cli.rows import (
 from hornbeam.cli.target import Target, find_target
 from hornbeam.data.quantile_dmatrix import ExtMemQuantileDMatrix, QuantileDMatrix
 from hornbeam.explain.report.lints import lints_of_columns
-from hornbeam.features.formulas import times_of
 from hornbeam.params import ATTRIBUTE, Parameters
 from hornbeam.quality import CHOSEN, DEFAULT_ROUNDS, Choice, choose, described
 from hornbeam.training import train
@@ -93,7 +92,7 @@ def run(job: Job) -> None:
     best = booster.attr("best_score")
     _say(
         f"{booster.num_boosted_rounds()} rounds on {dtrain.n_rows:,} rows and "
-        f"{dtrain.n_features:,} columns in {perf_counter() - start:.1f} s"
+        f"{dtrain.raw_schema.n_features:,} columns in {perf_counter() - start:.1f} s"
         + (f", best score {float(best):.5f}" if best is not None else "")
         + f"; model {booster.digest()[:12]} saved to {job.model}"
     )
@@ -131,6 +130,7 @@ def _matrix(
         memory_limit=job.memory_limit,
         max_bin=parameters.max_bin,
         nthread=parameters.nthread,
+        dates="expand",
         **columns,
         **options,
     )
@@ -144,16 +144,17 @@ def _evals(
     if job.valid is None:
         return []
     source = open_source(job.valid, job.database)
-    rows = select(source, dtrain.feature_names, job.columns)
+    rows = select(source, dtrain.raw_schema.names, job.columns)
     rows, columns = encode_label(rows, job.columns, target.classes)
     dvalid = _matrix(job, rows, columns, parameters, "valid", dtrain)
-    if dvalid.table.is_stream and not times_of(dvalid.schema):
+    if dvalid.table.is_stream:
         # It is evaluated in every round, so its bins are kept in memory.
         dvalid = QuantileDMatrix(
             rows,
             ref=dtrain,
             max_bin=parameters.max_bin,
             unseen=parameters.unseen,
+            dates="expand",
             **columns,
         )
     return [(dvalid, "valid")]

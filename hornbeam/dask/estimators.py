@@ -141,15 +141,17 @@ class _DaskEstimator(BoostingEstimator):
             missing=self.missing,
             feature_types=self.feature_types,
             enable_categorical=self.enable_categorical,
+            dates=self.dates,
             **fields,
         )
 
     def _train(self, *args: Any, **options: Any) -> tuple[Booster, EvalsLog]:
         found = train(self.client, *args, **options)
         booster: Booster = found["booster"]
-        self.n_features_in_ = booster.num_features()
-        if booster.feature_names is not None:
-            self.feature_names_in_ = np.array(booster.feature_names, dtype=object)
+        columns = booster.model.raw_schema
+        self.n_features_in_ = columns.n_features
+        if columns.names is not None:
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
         return booster, found["history"]
 
     # Prediction

@@ -80,12 +80,14 @@ class DaskDMatrix(PartitionedMatrix):
         as ``"700MB"``.
     codec
         With `cache`, the compression of the bins, as for `hornbeam.DMatrix`.
+    dates
+        As for `hornbeam.DMatrix`; the parts that vary are those of all partitions.
 
     Attributes
     ----------
     parts
         Futures of the partitions, in the order of rows.
-    n_rows, n_features, schema, dtype, facts, first_rows, together
+    n_rows, n_features, schema, raw_schema, derived, dtype, facts, first_rows, together
         As of `PartitionedMatrix`.
     """
 
@@ -113,6 +115,7 @@ class DaskDMatrix(PartitionedMatrix):
         cache: Folders | None = None,
         memory_limit: int | str | None = None,
         codec: str = "auto",
+        dates: str = "error",
     ) -> None:
         self.client = client_of(client)
         _, caching = cache_options(None, cache, memory_limit, codec)
@@ -123,7 +126,7 @@ class DaskDMatrix(PartitionedMatrix):
                 code=ErrorCode.GROUP_AND_QID,
             )
         self.reader = PartitionReader(
-            missing, feature_names, feature_types, enable_categorical, caching
+            missing, feature_names, feature_types, enable_categorical, caching, dates
         )
         fields = {
             "label": label,
@@ -175,7 +178,7 @@ class DaskQuantileDMatrix(DaskDMatrix):
         Ignored; for compatibility with XGBoost. Only one batch is read at a time.
     client, data, label, weight, base_margin, missing, silent, feature_names, \
 feature_types, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-row_key, enable_categorical, cache, memory_limit, codec
+row_key, enable_categorical, cache, memory_limit, codec, dates
         As for `DaskDMatrix`.
     """
 

@@ -238,6 +238,14 @@ class DMatrix(MetaInfoAccessors):
         #: The cuts of the tree method ``approx``, if the matrix was trained with it.
         self.tree_cuts: PerTreeCuts | None = None
 
+    def use_derived(self, table: Table, derived: Any) -> None:
+        """Use the columns of a table of these rows, of which the last are derived.
+
+        Labels and other fields stay, and so do the weights of the columns.
+        """
+        self.table, self.derived = table, derived
+        self.n_features, self.dtype = table.n_features, table.dtype
+
     # For training and prediction
 
     @property
@@ -246,12 +254,21 @@ class DMatrix(MetaInfoAccessors):
         return self.table.schema
 
     @property
+    def raw_schema(self) -> Schema:
+        """The schema of the columns of the container, without derived ones."""
+        if self.derived is None:
+            return self.schema
+        schema: Schema = self.derived.raw_schema(self.schema)
+        return schema
+
+    @property
     def feature_weights(self) -> Floats | None:
-        """Weight of each column in column sampling, (columns,)."""
+        """Weight of each column in column sampling, (columns,); of derived ones 1."""
         weights = self.info["feature_weights"]
-        if weights is None or self._order is None:
-            return weights
-        return weights[self._order]
+        if weights is None:
+            return None
+        given = weights if self._order is None else weights[self._order]
+        return np.append(given, np.ones(self.n_features - given.size))
 
     @property
     def cache_options(self) -> CacheOptions | None:

@@ -16,9 +16,10 @@ from hornbeam.data.align import align
 from hornbeam.data.categories import Categories
 from hornbeam.data.dmatrix import DMatrix, categorical, column_order
 from hornbeam.data.opening import Folders, named_cache
-from hornbeam.data.schema import Schema, check_types
+from hornbeam.data.schema import Schema, check_types, times_of
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
+from hornbeam.lazy import extension
 from hornbeam.params import Parameters
 
 __all__ = ["ExtMemQuantileDMatrix", "QuantileDMatrix", "check_quantile_arguments"]
@@ -44,8 +45,8 @@ class QuantileDMatrix(DMatrix):
         Accepted for compatibility with XGBoost; one batch is in memory at a time.
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
 nthread, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
-row_key, enable_categorical, data_split_mode, sketch
-        As for `DMatrix`.
+row_key, enable_categorical, data_split_mode, sketch, dates
+        As for `DMatrix`. With `ref`, times have the parts that are features of `ref`.
     """
 
     @short_traceback
@@ -74,6 +75,7 @@ row_key, enable_categorical, data_split_mode, sketch
         data_split_mode: int = 0,
         sketch: str = "exact",
         unseen: str = "error",
+        dates: str = "error",
     ) -> None:
         check_quantile_arguments(max_quantile_batches, ref)
         if (cache := named_cache(data)) is not None:
@@ -101,6 +103,7 @@ row_key, enable_categorical, data_split_mode, sketch
             enable_categorical=enable_categorical,
             data_split_mode=data_split_mode,
             sketch=sketch,
+            dates=dates,
         )
         self._replace_by_bins(max_bin, ref, unseen)
 
@@ -111,6 +114,8 @@ row_key, enable_categorical, data_split_mode, sketch
         self._ref = None if ref is None else weakref.ref(ref)
         if ref is None:
             self.max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
+            if times_of(self.schema):
+                self.use_derived(*extension("expand_times")(self))
             binned = self._bin(self.max_bin, self.nthread)
         else:
             self.max_bin, binned = self._bin_like(ref, max_bin, unseen)
@@ -155,9 +160,16 @@ row_key, enable_categorical, data_split_mode, sketch
     def _bin_like(
         self, ref: DMatrix, max_bin: int | None, unseen: str
     ) -> tuple[int, Binned]:
-        table = align(self.table, ref.schema, unseen)
+        features = None
+        if times_of(self.schema) or times_of(ref.raw_schema):
+            ref = extension("expanded")(ref)
+            features = ref.derived
+        expected = ref.schema if features is None else ref.raw_schema
+        table = align(self.table, expected, unseen)
         self._order = column_order(self.table, table)
         self.table = table
+        if features is not None:
+            self.use_derived(*extension("expand_times")(self, features))
         if max_bin is None and isinstance(ref, QuantileDMatrix):
             max_bin = ref.max_bin
         max_bin = Parameters.resolve({"max_bin": max_bin}).max_bin
@@ -288,7 +300,7 @@ class ExtMemQuantileDMatrix(QuantileDMatrix):
     data, label, weight, base_margin, missing, silent, feature_names, feature_types, \
 nthread, max_bin, ref, group, qid, label_lower_bound, label_upper_bound, \
 feature_weights, row_key, enable_categorical, max_quantile_batches, data_split_mode, \
-sketch, unseen
+sketch, unseen, dates
         As for `QuantileDMatrix`.
     """
 
@@ -322,6 +334,7 @@ sketch, unseen
         data_split_mode: int = 0,
         sketch: str = "exact",
         unseen: str = "error",
+        dates: str = "error",
     ) -> None:
         check_quantile_arguments(max_quantile_batches, ref)
         _check_ratio(cache_host_ratio)
@@ -355,6 +368,7 @@ sketch, unseen
             cache=cache,
             memory_limit=memory_limit,
             codec=codec,
+            dates=dates,
         )
         self._replace_by_bins(max_bin, ref, unseen)
 

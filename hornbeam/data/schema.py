@@ -21,6 +21,7 @@ __all__ = [
     "listed",
     "time_kind",
     "time_zone",
+    "times_of",
     "zoned",
 ]
 
@@ -71,6 +72,15 @@ def time_kind(types: Sequence[str] | None, feature: int) -> str | None:
     if kind == TIME:
         return "times without a time zone"
     return "times with a time zone" if time_zone(kind) else None
+
+
+def times_of(schema: Schema) -> list[int]:
+    """Return the columns of times and durations."""
+    return [
+        feature
+        for feature in range(schema.n_features)
+        if time_kind(schema.types, feature) is not None
+    ]
 
 
 def column_label(names: Sequence[str] | None, feature: int) -> str:

@@ -243,9 +243,10 @@ class ClusterMarginCache(MarginCache):
     def _placement(self, data: PartitionedMatrix) -> tuple[Any, ...]:
         """Return the arguments of a `Placement` of this matrix."""
         if self.model.num_feature == 0:
-            return self._cluster, data, data.schema, "error", "the other partitions"
-        schema = self._learner.schema()
-        return self._cluster, data, schema, self.params.unseen, "training"
+            schema, derived = data.raw_schema, data.derived
+            return self._cluster, data, schema, "error", "the other partitions", derived
+        schema, derived = self._learner.schema(), self.model.derived
+        return self._cluster, data, schema, self.params.unseen, "training", derived
 
     # The state of the model, as the workers need it
 

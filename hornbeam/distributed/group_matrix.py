@@ -24,9 +24,12 @@ from hornbeam.distributed.partition_schema import (
     align_partition,
     check_fields,
     describe,
+    merge_parts,
     merge_schemas,
 )
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.features.derived import DerivedFeatures
+from hornbeam.features.expansion import with_parts
 
 __all__ = [
     "GroupPart",
@@ -50,6 +53,8 @@ class GroupPart:
     ----------
     schema
         The columns, with the categories of all processes.
+    derived
+        The parts of times that vary in all processes together; None: no times.
     n_rows
         Number of rows of all processes.
     first_row
@@ -59,6 +64,7 @@ class GroupPart:
     """
 
     schema: Schema
+    derived: DerivedFeatures | None
     n_rows: int
     first_row: int
     largest_weight: float | None
@@ -87,8 +93,10 @@ def part_of(group: Group, data: DMatrix) -> GroupPart:
     check_fields(infos)
     rows = [0 if info is None else info.n_rows for info in found]
     weights = [info.largest_weight for info in infos.values()]
+    schema = merge_schemas(infos)
     return GroupPart(
-        merge_schemas(infos),
+        schema,
+        merge_parts(infos, schema),
         sum(rows),
         sum(rows[: group.rank]),
         max((weight for weight in weights if weight is not None), default=None),
@@ -100,6 +108,8 @@ def align_part(data: DMatrix, part: GroupPart) -> None:
     data.table = align_partition(
         data.table, part.schema, "error", "the other processes"
     )
+    if part.derived is not None:
+        data.use_derived(with_parts(data.table, part.derived), part.derived)
 
 
 class OwnRows(BinnedRows):

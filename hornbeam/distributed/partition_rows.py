@@ -17,6 +17,8 @@ from hornbeam.distributed.joined_table import JoinedTable
 from hornbeam.distributed.partition_schema import align_partition
 from hornbeam.distributed.partitions import Partition, PartitionReader, PartitionTable
 from hornbeam.errors import DataError, ErrorCode, ParameterError
+from hornbeam.features.derived import DerivedFeatures
+from hornbeam.features.expansion import with_parts
 
 __all__ = ["PartitionRows", "Worker"]
 
@@ -77,6 +79,7 @@ class PartitionRows(BinnedRows):
         first_rows: npt.NDArray[np.int64],
         unseen: str = "error",
         of: str = "the other partitions",
+        derived: DerivedFeatures | None = None,
     ) -> None:
         """Read the partitions, with the columns and category codes of `schema`.
 
@@ -88,6 +91,8 @@ class PartitionRows(BinnedRows):
             (partitions + 1,): the index of each partition's first row among all rows.
         unseen, of
             As for `align`.
+        derived
+            The parts of times that the rows get as further columns.
         """
         fields, tables = FieldCollector(), []
         spans: list[tuple[int, int]] = []
@@ -107,7 +112,8 @@ class PartitionRows(BinnedRows):
                 continue
             numbered = PartitionTable(data.table, partition.number)
             aligned = align_partition(numbered, schema, unseen, of)
-            tables.append(PartitionTable(aligned, partition.number))
+            expanded = with_parts(aligned, derived)
+            tables.append(PartitionTable(expanded, partition.number))
             fields.add(data.fields, found)
             if begin != previous_end:
                 spans.append((n_rows, begin))

@@ -11,10 +11,13 @@ import numpy as np
 from hornbeam.data.align import align
 from hornbeam.data.categories import Categories, union
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.schema import Schema, listed
+from hornbeam.data.schema import Schema, listed, time_zone, times_of
 from hornbeam.data.sources.first_pass import kind_of
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
+from hornbeam.features.dates import parts_of
+from hornbeam.features.derived import DerivedFeatures
+from hornbeam.features.expansion import Spans, merge_spans, parts_that_vary, spans_of
 
 __all__ = [
     "PartitionInfo",
@@ -22,6 +25,7 @@ __all__ = [
     "check_fields",
     "describe",
     "merge_dtypes",
+    "merge_parts",
     "merge_schemas",
 ]
 
@@ -48,6 +52,8 @@ class PartitionInfo:
         Whether there is one weight for each query group instead of for each row.
     largest_weight
         None without weights.
+    spans
+        Those of the parts of times.
     """
 
     n_rows: int
@@ -58,6 +64,7 @@ class PartitionInfo:
     qid_range: tuple[int, int] | None
     weights_by_group: bool
     largest_weight: float | None
+    spans: Spans
 
 
 #: By the number of the partition; without those that have no rows.
@@ -88,6 +95,7 @@ def describe(
         None if qid is None else (int(qid[0]), int(qid[-1])),
         weights is not None and len(weights) != table.n_rows,
         None if weights is None else float(weights.max()),
+        spans_of(table),
     )
 
 
@@ -116,6 +124,28 @@ def merge_schemas(infos: Infos) -> Schema:
     names = first.schema.names or [str(f) for f in range(first.schema.n_features)]
     categories = union(_categories(infos, places), names)
     return Schema(first.schema.n_features, first.schema.names, types, categories)
+
+
+def merge_parts(infos: Infos, schema: Schema) -> DerivedFeatures | None:
+    """Return the parts of times that vary in all partitions together.
+
+    `schema` has their columns. Returns None if there are no times.
+    """
+    spans: Spans = {
+        (place, part): (np.inf, -np.inf)
+        for place in times_of(schema)
+        for part in parts_of((schema.types or [])[place])
+    }
+    for number, info in infos.items():
+        places = _columns_in(number, info.schema, number, schema)
+        own = {
+            (feature, part): span
+            for feature, place in enumerate(places)
+            for (column, part), span in info.spans.items()
+            if column == place
+        }
+        spans = merge_spans(spans, own)
+    return parts_that_vary(schema, spans)
 
 
 def _columns_in(other: int, schema: Schema, number: int, first: Schema) -> list[int]:
@@ -175,6 +205,12 @@ def _merge_type(infos: Infos, places: Mapping[int, list[int]], feature: int) -> 
         declared = infos[first].schema.types
         assert declared is not None
         return declared[places[first][feature]]
+    if len(types) > 1 and any(time_zone(kind) for kind in types):
+        raise DataError(
+            f"the partitions have times of several zones in column "
+            f"{_label(info, place)}: {listed(sorted(types))}; convert them to one zone",
+            code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
+        )
     # Integers in one partition and floats in another are floats.
     return types.pop() if len(types) == 1 else "float"
 

@@ -19,6 +19,7 @@ from hornbeam.distributed.partition_schema import (
     PartitionInfo,
     check_fields,
     merge_dtypes,
+    merge_parts,
     merge_schemas,
 )
 from hornbeam.distributed.partitions import (
@@ -42,7 +43,9 @@ class PartitionedMatrix(MetaInfoAccessors):
     Attributes
     ----------
     n_rows, n_features, schema, dtype
-        Those of all partitions together.
+        Those of all partitions together, with the parts of times as columns.
+    raw_schema, derived
+        The columns of the partitions, and the parts of times; None: there are no times.
     parts
         The partitions as the engine names them, in the order of rows.
     reader
@@ -87,16 +90,23 @@ class PartitionedMatrix(MetaInfoAccessors):
         rows = [0 if info is None else info.n_rows for info in found]
         self.first_rows = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
         self.n_rows = int(self.first_rows[-1])
-        self.schema: Schema = merge_schemas(self.facts)
+        self.raw_schema: Schema = merge_schemas(self.facts)
+        self.derived = merge_parts(self.facts, self.raw_schema)
+        self.schema: Schema = self.raw_schema
+        if self.derived is not None:
+            self.schema = self.derived.schema(self.raw_schema)
         self.n_features = self.schema.n_features
         self.dtype = merge_dtypes(self.facts)
         check_fields(self.facts)
         self.together = _group_partitions(self.facts)
         self._feature_weights: Floats | None = None
         if feature_weights is not None:
-            info = MetaInfo(self.n_rows, self.n_features)
+            info = MetaInfo(self.n_rows, self.raw_schema.n_features)
             info.set({"feature_weights": feature_weights})
-            self._feature_weights = info["feature_weights"]
+            given = info["feature_weights"]
+            assert given is not None
+            of_parts = np.ones(self.n_features - given.size)
+            self._feature_weights = np.append(given, of_parts)
 
     # For training and prediction
 

@@ -69,6 +69,7 @@ class PartitionReader:
     types: Sequence[str] | Categories | None = None
     enable_categorical: bool = True
     caching: CacheOptions | None = None
+    dates: str = "error"
 
     def read(self, partition: Partition) -> PartitionData | None:
         """Return the rows of a partition; None if it has none.
@@ -85,6 +86,7 @@ class PartitionReader:
                 names=self.names,
                 types=self.types,
                 enable_categorical=self.enable_categorical,
+                dates=self.dates,
             )
             if table.n_rows == 0:
                 return None

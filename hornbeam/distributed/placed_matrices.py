@@ -27,6 +27,7 @@ from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
 from hornbeam.distributed.placement import Placement
 from hornbeam.distributed.training_rows import MetaInfoView, ModelState
 from hornbeam.distributed.transport import Transport
+from hornbeam.features.derived import DerivedFeatures
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
@@ -88,7 +89,7 @@ class PlacedMatrix(Placement):
     ----------
     booster
         The state of the booster.
-    cluster, matrix, schema, unseen, of
+    cluster, matrix, schema, unseen, of, derived
         As for `Placement`.
 
     Attributes
@@ -109,8 +110,9 @@ class PlacedMatrix(Placement):
         schema: Schema,
         unseen: str,
         of: str,
+        derived: DerivedFeatures | None,
     ) -> None:
-        super().__init__(cluster, matrix, schema, unseen, of)
+        super().__init__(cluster, matrix, schema, unseen, of, derived)
         self.scale: MarginScale | None = None
         self._booster = booster
         self._view: MetaInfoView | None = None
@@ -184,7 +186,7 @@ class ClusterTraining(PlacedMatrix):
         The state of the booster.
     estimate
         Whether gradients come from its objective, and so does the base score.
-    cluster, matrix, schema, unseen, of
+    cluster, matrix, schema, unseen, of, derived
         As for `Placement`.
     """
 
@@ -197,8 +199,9 @@ class ClusterTraining(PlacedMatrix):
         schema: Schema,
         unseen: str,
         of: str,
+        derived: DerivedFeatures | None,
     ) -> None:
-        super().__init__(booster, cluster, matrix, schema, unseen, of)
+        super().__init__(booster, cluster, matrix, schema, unseen, of, derived)
         self._estimate = estimate
         self._bins: GlobalBins | None = None
         #: Incremented by each recovery; actors reject messages of earlier terms.

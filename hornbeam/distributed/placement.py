@@ -20,6 +20,7 @@ from hornbeam.distributed.transport import (
     no_worker_error,
 )
 from hornbeam.errors import ClusterError, ErrorCode
+from hornbeam.features.derived import DerivedFeatures
 
 __all__ = ["Placement"]
 
@@ -50,7 +51,7 @@ class Placement(ABC):
         The cluster of the actors.
     matrix
         The matrix.
-    schema, unseen, of
+    schema, unseen, of, derived
         The columns with which the rows are read: see `PartitionRows.prepare`.
     """
 
@@ -61,11 +62,12 @@ class Placement(ABC):
         schema: Schema,
         unseen: str,
         of: str,
+        derived: DerivedFeatures | None,
     ) -> None:
         self.cluster, self.matrix = cluster, matrix
         self.actors: list[RowActor] = []
-        self._schema = schema
-        self._prepare_args = (schema, matrix.first_rows, unseen, of)
+        self._schema = schema if derived is None else derived.schema(schema)
+        self._prepare_args = (schema, matrix.first_rows, unseen, of, derived)
         self._groups = [tuple(group) for group in matrix.together]
         self._last_check = time.monotonic()
         self._transfer: _Transfer | None = None

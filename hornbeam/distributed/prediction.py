@@ -14,6 +14,7 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.data.containers.dispatch import words
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.schema import times_of
 from hornbeam.distributed.partitions import Partition, PartitionReader, partition_errors
 from hornbeam.errors import ErrorCode, NotTrainedError, ParameterError
 
@@ -39,7 +40,12 @@ class PartitionPrediction:
         self, booster: Booster, data: Any, base_margin: Any
     ) -> npt.NDArray[Any]:
         """Return the predictions of rows in any container."""
-        matrix = DMatrix(data, base_margin=base_margin, missing=self.reader.missing)
+        matrix = DMatrix(
+            data,
+            base_margin=base_margin,
+            missing=self.reader.missing,
+            dates="expand" if times_of(booster.model.raw_schema) else "error",
+        )
         return booster.predict(matrix, **self.arguments)
 
     def of_partition(
@@ -76,7 +82,8 @@ def prediction_meta_of(booster: Any, arguments: Mapping[str, Any]) -> Prediction
             code=ErrorCode.EMPTY_BOOSTER,
         )
     # XGBoost's predictions of no rows have one dimension, so a row of missing values.
-    table = ArrayTable(np.full((1, booster.num_features()), np.nan, np.float32))
+    n_columns = booster.model.raw_schema.n_features
+    table = ArrayTable(np.full((1, n_columns), np.nan, np.float32))
     table.typeless = frozenset(range(table.n_features))
     without_names = {**arguments, "validate_features": False}
     found = booster.predict(DMatrix.of_table(table, {}), **without_names)

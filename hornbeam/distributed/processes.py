@@ -57,7 +57,7 @@ class ProcessDMatrix(PartitionedMatrix):
         other fields of these rows: weight, base_margin, qid, group, row_key and so on.
         A worker calls it whenever it needs the rows; it has to return the same each
         time.
-    missing, feature_names, feature_types, feature_weights, enable_categorical
+    missing, feature_names, feature_types, feature_weights, enable_categorical, dates
         As for `hornbeam.DMatrix`.
     cache, memory_limit, codec
         As for `hornbeam.dask.DaskDMatrix`.
@@ -76,6 +76,7 @@ class ProcessDMatrix(PartitionedMatrix):
         cache: Folders | None = None,
         memory_limit: int | str | None = None,
         codec: str = "auto",
+        dates: str = "error",
     ) -> None:
         if not parts:
             raise DataError(
@@ -84,7 +85,7 @@ class ProcessDMatrix(PartitionedMatrix):
             )
         _, caching = cache_options(None, cache, memory_limit, codec)
         self.reader = PartitionReader(
-            missing, feature_names, feature_types, enable_categorical, caching
+            missing, feature_names, feature_types, enable_categorical, caching, dates
         )
         self.parts = [PartitionSource(k, read) for k, read in enumerate(parts)]
         self._cluster = cluster

@@ -22,6 +22,7 @@ from hornbeam.distributed.label_info import LabelInfo
 from hornbeam.distributed.partition_rows import PartitionRows, Worker
 from hornbeam.distributed.partitions import Partition, PartitionReader, partition_errors
 from hornbeam.distributed.training_rows import MetaInfoView, ModelState, TrainingRows
+from hornbeam.features.derived import DerivedFeatures
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team, give_back_team, lease, take_team
 from hornbeam.objectives.base import Objective
@@ -64,9 +65,10 @@ class Shard(PartitionRows):
         first_rows: NDArray[np.int64],
         unseen: str = "error",
         of: str = "the other partitions",
+        derived: DerivedFeatures | None = None,
     ) -> None:
-        super().prepare(schema, first_rows, unseen, of)
-        self._schema = schema
+        super().prepare(schema, first_rows, unseen, of, derived)
+        self._schema = self.table.schema
         self._sizes = [int(first_rows[k + 1] - first_rows[k]) for k in self._numbers]
 
     # Initialisation of a model

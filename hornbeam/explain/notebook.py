@@ -10,10 +10,11 @@ import numpy as np
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.data.schema import column_label
+from hornbeam.data.schema import time_kind, times_of
 from hornbeam.explain.curves import LearningCurve, learning_curves_of
 from hornbeam.explain.style import number, shorten
 from hornbeam.explain.text import tree_text
+from hornbeam.features.formulas import names_of
 
 __all__ = ["booster_html", "matrix_html"]
 
@@ -49,6 +50,8 @@ def booster_html(booster: Booster) -> str:
 def matrix_html(matrix: DMatrix) -> str:
     """Return a matrix as HTML: its columns with their kinds and missing shares."""
     types, shown = matrix.feature_types, range(min(matrix.n_features, _MOST))
+    # Bins keep only the parts of times, which are columns of their own.
+    names, times = names_of(matrix.schema), times_of(matrix.raw_schema)
     counts = not matrix.table.is_stream
     counts &= matrix.n_rows * len(shown) <= _COUNTED and matrix.n_rows > 0
     rows = []
@@ -56,12 +59,14 @@ def matrix_html(matrix: DMatrix) -> str:
         kind = "number" if types is None else types[feature]
         levels = matrix.schema.categories.of(feature)
         kind = _KINDS.get(kind, "number")
+        if feature in times:
+            kind = str(time_kind(matrix.raw_schema.types, feature))
         if levels is not None:
             kind += f", {len(levels):,} levels"
         missing = ""
-        if counts:
+        if counts and not (feature in times and matrix.derived is not None):
             missing = f"{np.isnan(matrix.table.column(feature)).mean():.1%}"
-        rows.append((column_label(matrix.feature_names, feature), kind, missing))
+        rows.append((names[feature], kind, missing))
     html = _table(("column", "kind", "missing"), rows)
     if matrix.n_features > _MOST:
         html += f"<p>and {matrix.n_features - _MOST:,} more columns</p>"

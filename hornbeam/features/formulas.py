@@ -35,7 +35,6 @@ __all__ = [
     "is_categorical",
     "names_of",
     "parse",
-    "times_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -317,15 +316,6 @@ def is_categorical(schema: Schema, place: int) -> bool:
 def is_numerical(schema: Schema, place: int) -> bool:
     """Return whether a column has numbers."""
     return not (is_categorical(schema, place) or time_kind(schema.types, place))
-
-
-def times_of(schema: Schema) -> list[int]:
-    """Return the columns of times and durations."""
-    return [
-        place
-        for place in range(schema.n_features)
-        if time_kind(schema.types, place) is not None
-    ]
 
 
 def _date_part(text: str, places: dict[str, int], schema: Schema) -> DatePart | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,19 +16,24 @@ from hornbeam.binning.sparse import stays_sparse
 from hornbeam.data.containers.from_numpy import ArrayTable
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
-from hornbeam.data.schema import listed
+from hornbeam.data.schema import listed, times_of
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
-from hornbeam.features.dates import ALWAYS, part_of, parts_of
 from hornbeam.features.derived import DerivedFeatures, DerivedTable, as_column
-from hornbeam.features.formulas import TrainingRows, names_of, parse, times_of
+from hornbeam.features.expansion import (
+    columns_of,
+    parts_that_vary,
+    spans_of,
+    with_parts,
+)
+from hornbeam.features.formulas import DatePart, TrainingRows, names_of, parse
 
 __all__ = [
     "DerivedMatrix",
     "Recipe",
-    "date_recipe",
     "derive",
     "derived_fold",
+    "expand_times",
     "expanded",
     "reason_against",
     "with_derived",
@@ -130,58 +134,50 @@ def expanded(data: DMatrix) -> DMatrix:
     if data.derived is not None or isinstance(data, QuantileDMatrix):
         return data
     if data.expansion is None:
-        recipe = date_recipe(data)
-        if recipe is None:
+        if not times_of(data.schema):
             return data
-        data.expansion = _Expanded.of(data, recipe)
+        data.expansion = _expansion(data)
     expansion: DMatrix = data.expansion
     return expansion
 
 
-def date_recipe(data: DMatrix) -> Recipe | None:
-    """Return the parts of times that are features; None if there are no such columns.
+def _expansion(data: DMatrix) -> DMatrix:
+    """Return a matrix of the same rows, labels and options with the parts of times."""
+    matrix = DMatrix.__new__(DMatrix)
+    table, features = expand_times(data)
+    matrix._fill(table, data.nthread, data.sketch, data.cache_options)
+    matrix.info, matrix.derived, matrix._order = data.info, features, data._order
+    return matrix
 
-    These are the parts that vary, and always the days since 1970.
+
+def expand_times(
+    data: DMatrix, features: DerivedFeatures | None = None
+) -> tuple[Table, DerivedFeatures | None]:
+    """Return the columns of a matrix with the parts of its times, and their formulas.
+
+    The formulas are `features`, of a matrix with the same columns; None: those of the
+    parts that vary here.
     """
-    times, schema = times_of(data.schema), data.schema
-    if not times or data.derived is not None:
-        return None
-    names, types = names_of(schema), schema.types or []
-    parts = [(place, part) for place in times for part in parts_of(types[place])]
-    spans = dict.fromkeys(parts, (np.inf, -np.inf))
-    for batch in data.table.batches(times):
-        read = cache(partial(_column_of, batch))
-        for (place, part), (low, high) in spans.items():
-            values = part_of(part, read(times.index(place)), types[place])
-            spans[place, part] = (
-                np.fmin.reduce(values, initial=low),
-                np.fmax.reduce(values, initial=high),
-            )
-    formulas = [
-        f"{part}({names[place]})"
-        for (place, part), (low, high) in spans.items()
-        if part in ALWAYS or low < high
-    ]
-    taken = [text for text in formulas if text in names]
-    if taken:
+    if features is None:
+        features = parts_that_vary(data.schema, spans_of(data.table))
+    elif not all(isinstance(formula, DatePart) for formula in features.formulas):
         raise DataError(
-            f"the parts of dates have the names {listed(taken)}, which columns have "
-            "already; rename these columns",
-            code=ErrorCode.DUPLICATE_FEATURE_NAMES,
-            names=listed(taken),
+            "ref has derived features of several columns or of labels, which have no "
+            "bins of other rows; make a DMatrix of these rows, without ref",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
-    return Recipe(tuple(formulas), tuple(times))
-
-
-def _column_of(table: Table, feature: int) -> Floats:
-    return table.column(feature).astype(np.float64)
+    return with_parts(data.table, features), features
 
 
 def _with_dates(data: DMatrix, recipe: Recipe) -> Recipe:
-    dates = date_recipe(data)
-    return (
-        recipe if dates is None else dates._replace(seed=recipe.seed).with_more(recipe)
-    )
+    if data.derived is not None:
+        return recipe
+    features = parts_that_vary(data.schema, spans_of(data.table))
+    if features is None:
+        return recipe
+    names = names_of(data.schema)
+    texts = tuple(formula.text(names) for formula in features.formulas)
+    return Recipe(texts, tuple(features.times), recipe.seed).with_more(recipe)
 
 
 def reason_against(data: DMatrix) -> str | None:
@@ -230,7 +226,7 @@ def _fitted(
     data: DMatrix, recipe: Recipe, rows: Rows | None
 ) -> tuple[DerivedFeatures, NDArray[np.float32]]:
     """Return the features fitted to some rows, None for all, and their values there."""
-    schema, columns = data.schema, _columns(data)
+    schema, columns = data.schema, columns_of(data.table)
     labels, weights = data.info["label"], data.row_weights
     if labels is not None and labels.size != data.n_rows:
         labels = None
@@ -257,14 +253,6 @@ def _fitted(
     formulas = tuple(formula for formula, _ in parts)
     features = DerivedFeatures(formulas, schema.names is not None)
     return features, np.stack([as_column(values) for _, values in parts])
-
-
-def _columns(data: DMatrix) -> Callable[[int], Floats]:
-    @cache
-    def column(feature: int) -> Floats:
-        return data.table.column(feature).astype(np.float64)
-
-    return column
 
 
 def _of_rows(
@@ -299,12 +287,7 @@ class DerivedMatrix(DMatrix):
         self._fill(table, raw.nthread, raw.sketch)
         self.raw, self.recipe = raw, recipe
         self.info, self.derived = raw.info, features
-        self._values = values
-
-    @property
-    def feature_weights(self) -> Floats | None:
-        """Weight of each column in column sampling; of derived columns 1."""
-        return _more_weights(self.raw.feature_weights, self.n_features)
+        self._order, self._values = raw._order, values
 
     def _bin(self, max_bin: int, nthread: int) -> Binned:
         given = self.raw.binned(max_bin, nthread)
@@ -332,34 +315,6 @@ class DerivedMatrix(DMatrix):
             "was made from, and derive them again",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
-
-
-class _Expanded(DMatrix):
-    """Rows with the parts of their times, which no labels are needed for."""
-
-    @staticmethod
-    def of(data: DMatrix, recipe: Recipe) -> _Expanded:
-        """Return a matrix of the same rows, labels and options."""
-        schema = data.schema
-        formulas = tuple(parse(text, schema) for text in recipe.formulas)
-        features = DerivedFeatures(formulas, schema.names is not None)
-        known = None if data.table.is_stream else features.values(_columns(data))
-        table = DerivedTable(data.table, features, False, known)
-        matrix = _Expanded.__new__(_Expanded)
-        matrix._fill(table, data.nthread, data.sketch, data.cache_options)
-        matrix.info, matrix.derived = data.info, features
-        return matrix
-
-    @property
-    def feature_weights(self) -> Floats | None:
-        """Weight of each column in column sampling; of parts of times 1."""
-        return _more_weights(self.info["feature_weights"], self.n_features)
-
-
-def _more_weights(weights: Floats | None, n_features: int) -> Floats | None:
-    if weights is None:
-        return None
-    return np.append(weights, np.ones(n_features - weights.size))
 
 
 def with_derived(data: DMatrix, features: DerivedFeatures, single: bool) -> DMatrix:
@@ -401,7 +356,7 @@ def derived_fold(
     given = data.binned(max_bin, nthread)
     of_train = data.info.take(train)
     own = bin_table(_table(values), max_bin, weights=of_train.row_weights)
-    test_values = features.values(_of_rows(_columns(data), test))
+    test_values = features.values(_of_rows(columns_of(data.table), test))
     others = bin_with_cuts(_table(test_values), own.cuts)
     schema = features.schema(data.schema)
     parts: list[DMatrix] = []

@@ -22,23 +22,29 @@ from hornbeam.kernels.sources import FOLDER
 from hornbeam.log import LOGGER
 
 __all__ = [
-    "FIRST_FIT",
+    "FIRST_FITS",
     "compile_first_fit",
     "compile_in_processes",
     "work",
     "work_on",
 ]
 
-#: The signatures that a first fit and its predictions call.
-FIRST_FIT = FOLDER / "first_fit.json"
+#: The signatures that a first fit and its predictions call: of numbers only, and of
+#: data with categories.
+FIRST_FITS = FOLDER / "first_fit.json", FOLDER / "first_fit_categories.json"
 #: The kernel that is compiled last: the others include the phases that it calls.
 _LAST = "hornbeam.kernels.tree.grow_tree"
 #: A worker imports what defines the kernels, and then compiles.
-_WORKER = "import hornbeam.training; from hornbeam.kernels import ahead; ahead.work()"
+_WORKER = """
+import hornbeam.training
+from hornbeam.kernels import ahead
+
+ahead.work(categories={categories})
+"""
 
 
 @cache
-def compile_first_fit(says_so: bool = True) -> None:
+def compile_first_fit(says_so: bool = True, categories: bool = False) -> None:
     """Compile what a first fit needs, where nothing is compiled yet.
 
     The processes share the work, which takes seconds; without them the first fit
@@ -48,6 +54,8 @@ def compile_first_fit(says_so: bool = True) -> None:
     ----------
     says_so
         Whether to log a line, if stderr is a terminal.
+    categories
+        Whether the data has categorical columns.
     """
     if not COMPILED or NATIVE is not None or available_threads() < 2:
         return
@@ -55,7 +63,7 @@ def compile_first_fit(says_so: bool = True) -> None:
     file = getattr(compiler.KERNELS.get(_LAST), "cache_file", None)
     if file is None or file.exists():
         return
-    jobs = _jobs()
+    jobs = _jobs(categories)
     if not jobs:  # they are being recorded
         return
     if says_so and sys.stderr.isatty():
@@ -65,18 +73,19 @@ def compile_first_fit(says_so: bool = True) -> None:
             len(jobs),
         )
     with suppress(OSError):
-        for _ in compile_in_processes(_WORKER, jobs[:-1]):
+        script = _WORKER.format(categories=categories)
+        for _ in compile_in_processes(script, jobs[:-1]):
             pass
     with _no_collection():
         jobs[-1]()
 
 
-def _jobs() -> list[Callable[[], None]]:
+def _jobs(categories: bool) -> list[Callable[[], None]]:
     """Return the compilations of a first fit; those that take longest come first."""
     signatures = import_module("hornbeam.kernels.signatures")
     listed = [
         (name, types)
-        for name, own in signatures.read(FIRST_FIT).items()
+        for name, own in signatures.read(FIRST_FITS[categories]).items()
         for types in own
     ]
     listed.sort(key=lambda job: (job[0] == _LAST, -len(repr(job))))
@@ -176,6 +185,6 @@ def work_on(jobs: list[Callable[[], None]]) -> None:
         sys.stdout.flush()
 
 
-def work() -> None:
+def work(categories: bool) -> None:
     """Compile a part of what a first fit needs: a process of `compile_first_fit`."""
-    work_on(_jobs())
+    work_on(_jobs(categories))

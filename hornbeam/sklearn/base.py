@@ -113,7 +113,13 @@ class ModelEstimator(BaseEstimator):
     def _validate_targets(self, X: Any, y: Any) -> Any:
         """Return targets, one for each row of X."""
         y = check_targets(y)
-        check_consistent_length(X, y)
+        try:
+            check_consistent_length(X, y)
+        except ValueError as error:
+            raise DataError(
+                f"{error}; pass one target for each row of X",
+                code=ErrorCode.LABEL_SIZE_MISMATCH,
+            ) from None
         return y
 
     def _fit_targets(self, y: Any) -> None:

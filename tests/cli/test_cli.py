@@ -531,7 +531,7 @@ REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
         ),
         (
             ["train", "city.csv", "--target", "city", "--task", "regression"],
-            "label must be numbers",
+            "--task regression needs numbers, and the target 'city' has the values",
         ),
         ([*TRAIN, "n_estimators=3"], "'n_estimators' is no parameter here; pass --rou"),
         (["params", "depht"], "no parameter has 'depht'"),

@@ -174,3 +174,15 @@ def test_options_that_are_nearly_right_are_named(customers):
     process = command("train", "all.csv", "--targt", "bought", cwd=customers)
     assert process.returncode == 2
     assert "--target" in process.stderr
+
+
+@pytest.mark.parametrize("words", ["--task regression", "objective=count:poisson"])
+def test_text_is_no_target_of_a_regression(customers, words):
+    process = train(customers, "bought", *words.split(), "--rounds", "1")
+    assert process.returncode == 2
+    (line,) = process.stderr.splitlines()
+    assert line == (
+        f"hornbeam: {words} needs numbers, and the target 'bought' has the values "
+        "'no', 'yes'; leave it out to train a classification, or name another column: "
+        "--target"
+    )

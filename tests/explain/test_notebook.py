@@ -102,3 +102,7 @@ def test_html_of_a_matrix_has_kinds_and_missing_shares(matrix):
     wide = hornbeam.DMatrix(np.ones((2, 50)))
     assert "and 30 more columns" in Tags(wide._repr_html_()).text
     Tags(hornbeam.QuantileDMatrix(np.ones((4, 2)), np.ones(4))._repr_html_())
+    times = pd.DataFrame({"t": pd.date_range("2020-01-01", periods=4, tz="UTC")})
+    for kind in (hornbeam.DMatrix, hornbeam.QuantileDMatrix):
+        page = Tags(kind(times, np.ones(4), dates="expand")._repr_html_()).text
+        assert "times with a time zone" in page and "100.0%" not in page

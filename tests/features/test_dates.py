@@ -457,6 +457,96 @@ def test_the_command_line_expands_dates(tmp_path, format):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def quantile_matrices(folder, X, y):
+    """Return matrices of bins of the same rows: in memory, of batches, and on disk."""
+    batches = [(X[begin : begin + 700], y[begin : begin + 700]) for begin in (0, 700)]
+    batches.append((X[1400:], y[1400:]))
+    return [
+        hornbeam.QuantileDMatrix(X, y, dates="expand"),
+        hornbeam.QuantileDMatrix(batches, dates="expand"),
+        hornbeam.ExtMemQuantileDMatrix(batches, dates="expand", cache=folder / "a"),
+        hornbeam.DMatrix(batches, dates="expand", cache=folder / "b"),
+    ]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_matrices_of_bins_train_the_same_model(threads, tmp_path):
+    X, y = flights()
+    for data in quantile_matrices(tmp_path, X, y):
+        model = hornbeam.train({**PARAMS, "nthread": threads}, data, 8)
+        assert model.digest() == booster().digest()
+        assert data.raw_schema.names == list(X.columns)
+
+
+@pytest.mark.parametrize("of_raw", [False, True])
+def test_validation_bins_take_the_parts_of_the_training_data(tmp_path, of_raw):
+    X, y = flights()
+    head, rest = X[:2000], X[2000:].assign(departure=X["departure"].min())
+    valid, expected, found = hornbeam.DMatrix(rest, y[2000:], dates="expand"), {}, {}
+    train = hornbeam.DMatrix(head, y[:2000], dates="expand")
+    first = hornbeam.train(
+        PARAMS, train, 5, evals=[(valid, "v")], evals_result=expected, verbose_eval=0
+    )
+    reordered = rest[list(reversed(rest.columns))]
+    if not of_raw:
+        train = hornbeam.QuantileDMatrix(head, y[:2000], dates="expand")
+    binned = [
+        hornbeam.QuantileDMatrix(reordered, y[2000:], ref=train, dates="expand"),
+        hornbeam.ExtMemQuantileDMatrix(
+            [(rest, y[2000:])], ref=train, dates="expand", cache=tmp_path
+        ),
+    ]
+    evals = list(zip(binned, "vw", strict=True))
+    model = hornbeam.train(
+        PARAMS, train, 5, evals=evals, evals_result=found, verbose_eval=0
+    )
+    assert model.digest() == first.digest()
+    assert found["v"] == found["w"] == expected["v"]
+    for data in binned:
+        np.testing.assert_array_equal(model.predict(data), first.predict(valid))
+
+
+def test_bins_of_other_parts_are_an_error(tmp_path):
+    X, y = flights()
+    one_day = X.assign(departure=X["departure"].min())
+    others = hornbeam.QuantileDMatrix(one_day, y, dates="expand")
+    with pytest.raises(DataError, match="not those of the model") as error:
+        booster().predict(others)
+    assert error.value.code is ErrorCode.DERIVED_FEATURES_MISMATCH
+    train = hornbeam.QuantileDMatrix(X, y, dates="expand")
+    with pytest.raises(DataError, match="numbers where training had times with"):
+        hornbeam.QuantileDMatrix(X.assign(departure=1.0), y, ref=train)
+    derived = hornbeam.derive(
+        hornbeam.DMatrix(X, y, dates="expand"), ["mean(label | carrier)"]
+    )
+    with pytest.raises(DataError, match="ref has derived features of several"):
+        hornbeam.QuantileDMatrix(X, y, ref=derived, dates="expand")
+    plain = hornbeam.QuantileDMatrix(X[["distance"]], y)
+    times = X[["departure"]].rename(columns={"departure": "distance"})
+    with pytest.raises(DataError, match="times with a time zone where"):
+        hornbeam.QuantileDMatrix(times, y, ref=plain, dates="expand")
+
+
+def test_weights_of_columns_beside_dates(tmp_path):
+    X, y = flights()
+    params = {**PARAMS, "colsample_bynode": 0.5}
+    digests = set()
+    raw = hornbeam.DMatrix(X, y, dates="expand")
+    for data in [raw, *quantile_matrices(tmp_path, X, y)]:
+        data.set_info(feature_weights=[9, 1, 5])
+        digests.add(hornbeam.train(params, data, 5).digest())
+    assert len(digests) == 1
+
+
+def test_cross_validation_on_bins_of_dates():
+    X, y = flights()
+    results = [
+        hornbeam.cv(PARAMS, kind(X, y, dates="expand"), 4, nfold=3, as_pandas=False)
+        for kind in (hornbeam.DMatrix, hornbeam.QuantileDMatrix)
+    ]
+    assert results[0] == results[1]
+
+
 def test_constraints_of_other_columns():
     X, y = flights()
     data = hornbeam.DMatrix(X, y, dates="expand")
