@@ -151,7 +151,7 @@ def _taken(queue: SimpleQueue[int]) -> Iterator[int]:
 def _start(script: str) -> subprocess.Popen[str]:
     paths = [str(FOLDER.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        [sys.executable, "-c", script],
+        [sys.executable, "-P", "-c", script],  # -P: this package, not one in "."
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
