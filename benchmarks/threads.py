@@ -25,9 +25,9 @@ as well; on a machine with other load it is far too large.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +41,6 @@ from benchmarks.data import SETS, Split
 from benchmarks.libraries import LIBRARIES, PACKAGES, Task
 from benchmarks.machine import add_output_option, clock, core_count, describe, write
 from benchmarks.runs import Run, count, least_of, run_all, values_of
-from hornbeam.binning import threads as binning_threads
 from hornbeam.kernels.team import Team
 
 __all__ = ["amdahl_share", "sharing", "waiting_share"]
@@ -93,7 +92,7 @@ def sharing() -> Iterator[Sharing]:
         shared += time.thread_time() - start
         found.dispatches += 1
 
-    class CountedPool(ThreadPoolExecutor):
+    class CountedPool(concurrent.futures.ThreadPoolExecutor):
         """A pool whose work is shared: the calling thread waits meanwhile."""
 
         def __enter__(self) -> CountedPool:
@@ -103,7 +102,7 @@ def sharing() -> Iterator[Sharing]:
 
     with (
         mock.patch.object(Team, "run", timed_run),
-        mock.patch.object(binning_threads, "ThreadPoolExecutor", CountedPool),
+        mock.patch.object(concurrent.futures, "ThreadPoolExecutor", CountedPool),
     ):
         start = time.thread_time()
         yield found
