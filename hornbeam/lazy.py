@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["extension", "forward_modules", "names_from", "register_extension"]
+__all__ = [
+    "extension",
+    "forward_modules",
+    "look_up",
+    "names_from",
+    "register_extension",
+]
+
+Entry = TypeVar("Entry")
 
 #: The modules of functions that packages below them call, by name.
 _EXTENSIONS: dict[str, str] = {}
@@ -60,6 +68,27 @@ def names_from(
         return sorted({*vars(module), *module.__all__, *modules})
 
     return get, names
+
+
+def look_up(
+    registry: Mapping[str, Entry], name: str, modules: Sequence[str]
+) -> Entry | None:
+    """Return the entry of a name, None if there is none.
+
+    Parameters
+    ----------
+    registry
+        The entries, which modules add when they are imported.
+    name
+        The name of the entry.
+    modules
+        These modules, which are imported in this order until the name is there.
+    """
+    for module in modules:
+        if name in registry:
+            break
+        importlib.import_module(module)
+    return registry.get(name)
 
 
 def forward_modules(package: str, renamed: Mapping[str, str]) -> None:

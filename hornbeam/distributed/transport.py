@@ -52,7 +52,7 @@ class Transport(Cluster):
     be made of the same partitions.
 
     `hornbeam.dask.cluster` implements the contract on Dask, and
-    `hornbeam.distributed.process_transport` with plain processes and sockets.
+    `hornbeam.distributed.process_cluster` with plain processes and sockets.
     """
 
     # Workers and partitions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.lazy import look_up
 from hornbeam.metrics.base import METRICS, Metric
 from hornbeam.params import Parameters
 
@@ -12,7 +13,13 @@ __all__ = ["create", "maximize_of", "names"]
 
 #: The modules, which register their classes when they are imported. They are imported
 #: in this order until a name is found: most trainings start with the first ones alone.
-_MODULES = ("regression", "classification", "ranking", "survival", "distributions")
+_MODULES = (
+    "hornbeam.metrics.regression",
+    "hornbeam.metrics.classification",
+    "hornbeam.metrics.ranking",
+    "hornbeam.metrics.survival",
+    "hornbeam.metrics.distributions",
+)
 #: How names of custom metrics begin that XGBoost's early stopping maximises.
 _MAXIMIZED_PREFIXES = ("auc", "pre", "map", "ndcg")
 
@@ -20,17 +27,13 @@ _MAXIMIZED_PREFIXES = ("auc", "pre", "map", "ndcg")
 def names() -> list[str]:
     """Return the names of all metrics, in alphabetical order."""
     for module in _MODULES:
-        import_module(f"hornbeam.metrics.{module}")
+        import_module(module)
     return sorted(METRICS)
 
 
 def _find(name: str) -> type[Metric] | None:
     """Return the class of a metric, None if no metric has this name."""
-    for module in _MODULES:
-        if name in METRICS:
-            break
-        import_module(f"hornbeam.metrics.{module}")
-    return METRICS.get(name)
+    return look_up(METRICS, name, _MODULES)
 
 
 def create(name: str, n_outputs: int = 1, settings: Parameters | None = None) -> Metric:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.lazy import look_up
 from hornbeam.objectives.base import OBJECTIVES, Objective
 from hornbeam.params import Parameters
 
@@ -14,20 +15,20 @@ __all__ = ["config_groups", "create", "find", "names", "registered"]
 #: The modules, which register their classes when they are imported. They are imported
 #: in this order until a name is found: most trainings start with the first ones alone.
 _MODULES = (
-    "regression",
-    "classification",
-    "counts",
-    "quantiles",
-    "ranking",
-    "survival",
-    "distributions",
+    "hornbeam.objectives.regression",
+    "hornbeam.objectives.classification",
+    "hornbeam.objectives.counts",
+    "hornbeam.objectives.quantiles",
+    "hornbeam.objectives.ranking",
+    "hornbeam.objectives.survival",
+    "hornbeam.objectives.distributions",
 )
 
 
 def registered() -> list[type[Objective]]:
     """Return the classes of all objectives."""
     for module in _MODULES:
-        import_module(f"hornbeam.objectives.{module}")
+        import_module(module)
     return list(OBJECTIVES.values())
 
 
@@ -39,11 +40,7 @@ def config_groups() -> dict[str, tuple[str, ...]]:
 
 def find(name: str) -> type[Objective] | None:
     """Return the class of an objective, None if no objective has this name."""
-    for module in _MODULES:
-        if name in OBJECTIVES:
-            break
-        import_module(f"hornbeam.objectives.{module}")
-    return OBJECTIVES.get(name)
+    return look_up(OBJECTIVES, name, _MODULES)
 
 
 def names() -> list[str]:
