@@ -819,8 +819,8 @@ class Parameters:
         # Cached: every round reads it several times, and it compares all parameters.
         return {
             name: _plain(value)
-            for name in _TABLE
-            if (value := getattr(self, name)) != _default(name, self._kind)
+            for name, default in _defaults(self._kind).items()
+            if (value := getattr(self, name)) != default
         }
 
 
@@ -860,6 +860,11 @@ _OWN_DEFAULTS = {
 def _default(name: str, kind: tuple[str, ...]) -> Any:
     own = _OWN_DEFAULTS.get(name, {})
     return next((own[k] for k in kind if k in own), _TABLE[name].default)
+
+
+@functools.cache
+def _defaults(kind: tuple[str, ...]) -> Mapping[str, Any]:
+    return {name: _default(name, kind) for name in _TABLE}
 
 
 def _rule(entry: dataclasses.Field[Any]) -> _Rule:

@@ -142,7 +142,7 @@ def path_features(tree: Tree, leaves: NDArray[np.intp], most: int) -> NDArray[np
     Those nearest to the leaf come first, at most `most` of them (0: all); -1 follows.
     """
     feature = np.where(tree.split_type == 0, tree.feature, -1).astype(np.int64)
-    n_features = np.unique(feature[feature >= 0]).size
+    n_features = len(set(feature.tolist()) - {-1})
     width = min(n_features, most) if most > 0 else n_features
     features = np.full((leaves.size, max(1, width)), -1)
     largest = list_path_features(feature, tree.parent, leaves, features)

@@ -50,6 +50,8 @@ def align(
             f"category that {of} does not have",
             code=ErrorCode.UNKNOWN_OPTION,
         )
+    if table.schema == expected:
+        return table
     named = bool(expected.names and table.names)
     if (
         (table.names == expected.names if named else True)

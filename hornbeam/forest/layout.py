@@ -16,7 +16,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from hornbeam.forest.tree import (
     Tree,
-    concatenate_trees,
     joined_terms,
     with_equal_leaves,
 )
@@ -307,19 +306,19 @@ def _category_bits(
     """Return the spans and the bit sets of the categories that go right."""
     if not any(tree.split_type.any() for tree in trees):
         return np.empty((0, 2), np.int64), np.empty(0, np.uint64)
-    nodes, _ = concatenate_trees(trees)
-    node = np.repeat(np.arange(nodes.n_nodes), nodes.category_counts)
-    bits = np.zeros(nodes.n_nodes, np.int64)
+    counts = _joined([tree.category_counts for tree in trees], np.int64)
+    categories = _joined([tree.categories for tree in trees], np.int32)
+    node = np.repeat(np.arange(counts.size), counts)
+    bits = np.zeros(counts.size, np.int64)
     # Categories ascend, so the last one of a node is the highest.
-    some = nodes.category_counts > 0
-    bits[some] = nodes.categories[nodes.category_starts[1:][some] - 1] + 1
+    some = counts > 0
+    bits[some] = categories[np.cumsum(counts)[some] - 1] + 1
     words = -(-bits // 64)
     first = np.cumsum(words) - words
     category_bits = np.zeros(int(words.sum()), np.uint64)
-    category = nodes.categories.astype(np.uint64)
-    bit = np.uint64(1) << (category & np.uint64(63))
-    np.bitwise_or.at(category_bits, first[node] + (nodes.categories >> 6), bit)
-    first[nodes.split_type == 0] = -1
+    bit = np.uint64(1) << (categories.astype(np.uint64) & np.uint64(63))
+    np.bitwise_or.at(category_bits, first[node] + (categories >> 6), bit)
+    first[_joined([tree.split_type for tree in trees], np.uint8) == 0] = -1
     return np.stack([first, bits], axis=1), category_bits
 
 

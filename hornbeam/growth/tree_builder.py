@@ -123,18 +123,14 @@ class TreeBuilder:
 
     def categories(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return the number of categories that go right at each node, and all these."""
-        if self.sets.shape[1] == 0:  # no feature has any
-            return np.zeros(self.n_nodes, np.int64), np.empty(0, np.int32)
-        words = np.where(
-            self.splits["is_categorical"][: self.n_nodes, None] != 0,
-            self.sets[: self.n_nodes],
-            np.uint64(0),
-        )
-        bits = np.unpackbits(
-            words.astype("<u8").view(np.uint8), axis=1, bitorder="little"
-        )
-        counts = np.count_nonzero(bits, axis=1)
-        return counts.astype(np.int64), np.nonzero(bits)[1].astype(np.int32)
+        counts = np.zeros(self.n_nodes, np.int64)
+        nodes = self.splits["is_categorical"][: self.n_nodes].nonzero()[0]
+        if nodes.size == 0:
+            return counts, np.empty(0, np.int32)
+        words = self.sets[nodes].astype("<u8").view(np.uint8)
+        bits = np.unpackbits(words, axis=1, bitorder="little")
+        counts[nodes] = np.count_nonzero(bits, axis=1)
+        return counts, np.nonzero(bits)[1].astype(np.int32)
 
 
 def prune(tree: TreeBuilder, gamma: float) -> tuple[TreeBuilder, NDArray[np.intp]]:
