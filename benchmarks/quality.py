@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import rankdata, wilcoxon
 from sklearn.metrics import log_loss
+from threadpoolctl import threadpool_limits
 
 from benchmarks.libraries import PACKAGES
 from benchmarks.machine import add_output_option, clock, describe, write
@@ -110,7 +111,8 @@ def measure(library: str, data: DataSet, rows: int | None) -> Run:
     split = load(data, rows=rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with clock() as fitting:
+        # scikit-learn's estimators take no number of threads.
+        with threadpool_limits(1), clock() as fitting:
             model, taken = _fitted(library, data.task, split)
         predict = model.predict_proba if data.task == "classes" else model.predict
         predicted = np.asarray(predict(taken(split.test)))

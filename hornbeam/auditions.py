@@ -8,12 +8,12 @@ leader has, and takes its place if its score on the held-out rows is better by a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from hornbeam.boosting.booster import Booster, average
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
-from hornbeam.cross_validation import FoldModels, new_fold
+from hornbeam.cross_validation import Fold, FoldModels, new_fold
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.features.matrix import Recipe, derived
 from hornbeam.metrics.registry import maximize_of
@@ -28,15 +28,17 @@ _RACE_MARGIN = 0.01
 #: A challenger goes on if it is better by so much after the first rounds.
 _HEAT_ROUNDS = 10
 _HEAT_MARGIN = 0.005
+#: At a higher rate than this one models learn as much in fewer rounds.
+_RACE_RATE = 0.1
 #: Formulas are screened by so many trees of this depth, on at most so many rows.
 _SCREENED_ROUNDS = 10
 _SCREENED_DEPTH = 4
 _SCREENED_ROWS = 4000
 #: The rounds of averaged models, by those that are best for one alone on as many rows.
 _MORE_ROUNDS = 1.1
-#: Rounds are measured after each further eighth of their number, of two at least.
+#: Rounds are measured after each further eighth of their number, of five at least.
 _MEASURED_PARTS = 8
-_MEASURED_STEP = 2
+_MEASURED_STEP = 5
 #: A round is better than the best one if its score is so by more than this share: a
 #: thousand rounds that gain nothing that matters are not worth their time.
 _LEAST_GAIN = 1e-4
@@ -69,6 +71,15 @@ class Trial(NamedTuple):
 class Candidate:
     """A model of each fold, all with the same parameters and formulas.
 
+    Parameters
+    ----------
+    trial
+        What it has in common with all candidates.
+    params, recipe, margin
+        The attributes.
+    folds
+        Those of another candidate, whose matrices are used again; empty: new ones.
+
     Attributes
     ----------
     params
@@ -93,22 +104,24 @@ class Candidate:
         params: dict[str, Any],
         recipe: Recipe | None = None,
         margin: float = _RACE_MARGIN,
+        *,
+        folds: Sequence[Fold] = (),
     ) -> None:
         self.params, self.recipe, self.margin = params, recipe, margin
         self.metric = ""
-        self.rounds = self._next_measure = 0
+        self.rounds = 0
         self.scores: dict[int, float] = {}
         self.best_score = math.nan
         self.best_round = 0
         self._trial = trial
         all_params = {**trial.given, **params}
-        self._models = FoldModels(
-            [
-                new_fold(trial.data, *rows, all_params, recipe=recipe)
-                for rows in trial.folds
-            ],
-            ("test",),
-        )
+        own = [
+            fold._replace(bst=Booster(all_params, [fold.dtrain])) for fold in folds
+        ] or [
+            new_fold(trial.data, *rows, all_params, recipe=recipe)
+            for rows in trial.folds
+        ]
+        self._models = FoldModels(own, ("test",))
         if trial.obj is None and trial.custom_metric is None:
             self._models.divide_threads(Parameters.resolve(all_params).nthread)
 
@@ -122,17 +135,27 @@ class Candidate:
         if self.recipe is not None and recipe is not None:
             recipe = self.recipe.with_more(recipe)
         params = {**self.params, **(params or {})}
-        return Candidate(self._trial, params, recipe or self.recipe, margin)
+        # The matrices of linear leaves have values, those of constant leaves only bins.
+        is_same = params.get("leaf_model") == self.params.get("leaf_model")
+        folds = self._models.cvfolds if is_same and recipe is None else ()
+        recipe = recipe or self.recipe
+        return Candidate(self._trial, params, recipe, margin, folds=folds)
 
     def train(self, patience: int, max_rounds: int) -> None:
         """Add rounds until the score has not improved for as many as `patience`."""
         while self.rounds < max_rounds and self.rounds <= self.best_round + patience:
             self._models.update(self._trial.data, self.rounds, self._trial.obj)
             self.rounds += 1
-            if self.rounds >= self._next_measure or self.rounds == max_rounds:
+            if self.rounds >= self._next_measure(patience) or self.rounds == max_rounds:
                 self._measure()
-                step = max(_MEASURED_STEP, self.rounds // _MEASURED_PARTS)
-                self._next_measure = self.rounds + min(step, max(1, patience // 2))
+
+    def _next_measure(self, patience: int) -> int:
+        """Return after how many rounds the held-out rows are measured next."""
+        if not self.scores:
+            return 1
+        measured = next(reversed(self.scores))
+        step = max(_MEASURED_STEP, measured // _MEASURED_PARTS)
+        return measured + min(step, max(1, patience // 2))
 
     def _measure(self) -> None:
         """Measure the held-out rows."""
@@ -218,8 +241,9 @@ def audition(
     build on its trees and its parameters. A challenger that is not ahead after the
     first rounds goes no further.
     """
-    rounds = min(_RACE_ROUNDS, max_rounds)
-    heat = min(_HEAT_ROUNDS, max_rounds)
+    share = min(1.0, _RACE_RATE / leader.params["learning_rate"])
+    rounds = min(round(_RACE_ROUNDS * share), max_rounds)
+    heat = min(round(_HEAT_ROUNDS * share), max_rounds)
     leader.train(rounds, heat)
     leader.train(rounds, rounds)
     for proposal in proposals:

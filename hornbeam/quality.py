@@ -82,7 +82,9 @@ class Quality(NamedTuple):
     Attributes
     ----------
     learning_rate
-        The parameter.
+        The parameter, for constant leaves.
+    linear_rate
+        The same for linear leaves, which fit more in each tree.
     max_depths
         The depths of trees; of several the one with the best score is chosen.
     patience
@@ -99,6 +101,7 @@ class Quality(NamedTuple):
     """
 
     learning_rate: float
+    linear_rate: float
     max_depths: tuple[int, ...]
     patience: int
     max_rounds: int
@@ -108,9 +111,9 @@ class Quality(NamedTuple):
 
 
 QUALITIES = {
-    "fast": Quality(0.2, (5,), 15, 500, 0, races=False, averages=False),
-    "auto": Quality(0.1, (5,), 20, 1000, 600, races=True, averages=False),
-    "best": Quality(0.05, (4, 6, 8), 60, 4000, 10**9, races=True, averages=True),
+    "fast": Quality(0.2, 0.2, (5,), 15, 500, 0, races=False, averages=False),
+    "auto": Quality(0.15, 0.1, (5,), 20, 1000, 600, races=True, averages=False),
+    "best": Quality(0.05, 0.05, (4, 6, 8), 60, 4000, 10**9, races=True, averages=True),
 }
 
 
@@ -154,6 +157,7 @@ def choose(
     features: FeatureOptions = AUTOMATIC,
     has_evals: bool,
     may_average: bool = True,
+    finds_rounds: bool = True,
     obj: Objective = None,
     custom_metric: MetricFunction | None = None,
     patience: int | None = None,
@@ -174,6 +178,9 @@ def choose(
         Whether the user's evaluation data stop the training, so no row is held out.
     may_average
         Whether the model may be an average. Callbacks see the training of all rows.
+    finds_rounds
+        Whether the number of rounds is wanted. Bags find it out of bag: then there are
+        races, but no training beyond them, unless depths are compared.
     obj, custom_metric
         As for `train`.
     patience
@@ -191,7 +198,7 @@ def choose(
     objective = Booster(given).objective
     recipe = given_features(features, given, dtrain)
     without = Choice({}, DEFAULT_ROUNDS, recipe, patience)
-    reason = _reason_against(p, dtrain, has_evals)
+    reason = _reason_against(p, dtrain, has_evals, objective)
     if reason is not None:
         return _told(p, without, quality, {"not_chosen": reason})
     preset = preset._replace(
@@ -201,10 +208,10 @@ def choose(
     if not given.keys() & {"max_depth", "max_leaves", "grow_policy"}:
         depths = [{"max_depth": depth} for depth in preset.max_depths]
     sizes = _leaf_sizes(given, dtrain, objective)
-    rate = {"learning_rate": preset.learning_rate}
     if has_evals:
         # The depth in the middle is neither the fastest nor the slowest to learn.
-        usual = {**rate, **depths[len(depths) // 2], **sizes[0]}
+        depth = depths[len(depths) // 2]
+        usual = {**_rate(preset, given), **depth, **sizes[0]}
         choice = Choice(usual, preset.max_rounds, recipe, preset.patience)
         return _told(p, choice, quality, {"held_out": "eval_set"})
     folds = _held_out(preset, p, dtrain, objective.task)
@@ -218,16 +225,22 @@ def choose(
         proposals += _feature_proposals(features, p, dtrain, objective)
     leaders = []
     for depth in depths:
-        first = Candidate(trial, {**rate, **depth, **sizes[0]}, recipe)
-        leaders.append(audition(first, proposals, preset.max_rounds))
-        leaders[-1].train(preset.patience, preset.max_rounds)
+        usual = {**_rate(preset, given), **depth, **sizes[0]}
+        first = Candidate(trial, usual, recipe)
+        leader = audition(first, proposals, preset.max_rounds)
+        if finds_rounds or len(depths) > 1:
+            rate = _rate(preset, {**given, **leader.params})
+            if rate.items() - leader.params.items():
+                leader = leader.variant(rate)
+            leader.train(preset.patience, preset.max_rounds)
+        leaders.append(leader)
     leader = best_of(leaders)
     if math.isnan(leader.best_score):
         reason = f"{leader.metric} is not defined on the held-out rows"
         return _told(p, without, quality, {"not_chosen": reason})
     train, test = folds[0]
     choice = Choice(
-        leader.params,
+        {**leader.params, **_rate(preset, {**given, **leader.params})},
         round((leader.best_round + 1) * dtrain.n_rows / len(train)),
         leader.recipe,
     )
@@ -296,7 +309,9 @@ def described(chosen: Mapping[str, Any]) -> str:
     )
 
 
-def _reason_against(p: Parameters, dtrain: Any, has_evals: bool) -> str | None:
+def _reason_against(
+    p: Parameters, dtrain: Any, has_evals: bool, objective: BuiltInObjective
+) -> str | None:
     """Return why nothing can be chosen; None if it can."""
     if p.booster != "gbtree":
         return f"booster={p.booster!r} has no rounds to choose"
@@ -311,7 +326,11 @@ def _reason_against(p: Parameters, dtrain: Any, has_evals: bool) -> str | None:
     if pointers is not None:
         units, unit = len(pointers) - 1, "groups"
     if units < 2 * _FOLDS:
-        return f"{units} {unit} are too few to hold some out"
+        return f"too few {unit} to hold some out: {units}"
+    labels = dtrain.info["label"]
+    is_classes = _classes(objective) > 0 and dtrain.n_targets == 1
+    if is_classes and labels is not None and np.unique(labels).size == labels.size:
+        return "no class has two rows, one to hold out and one to train on"
     return None
 
 
@@ -362,6 +381,12 @@ def _crossed(leader: Candidate, schema: Schema, seed: int) -> Candidate | None:
     if screened is None:
         return None
     return leader.variant(recipe=screened, margin=_CROSSES_MARGIN)
+
+
+def _rate(preset: Quality, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the learning rate of the leaves that these parameters choose."""
+    linear = params.get("leaf_model") == "linear"
+    return {"learning_rate": preset.linear_rate if linear else preset.learning_rate}
 
 
 def _derived(recipe: Recipe | None) -> dict[str, Any]:

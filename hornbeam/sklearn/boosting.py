@@ -395,6 +395,7 @@ class BoostingEstimator(HeldOutEstimator):
             features=features,
             has_evals=has_evals,
             may_average=not (self.callbacks or has_bags),
+            finds_rounds=not has_bags,
             obj=self._custom_objective(),
             custom_metric=self._custom_metric(),
             patience=self.early_stopping_rounds,
