@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from importlib.util import find_spec
 
@@ -14,11 +15,18 @@ PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.P
 #: Pages that take many seconds: two start clusters.
 LONG = {
     "docs/dask.md",
+    "docs/explaining.md",
+    "docs/gpu.md",
+    "docs/outputs.md",
+    "docs/report.md",
     "docs/spark.md",
+    "docs/tools.md",
+    "docs/uncertainty.md",
     "docs/worked-trees.md",
     "docs/tutorials/categories.md",
     "docs/tutorials/cluster.md",
     "docs/tutorials/first-model.md",
+    "docs/tutorials/from-lightgbm.md",
     "docs/tutorials/from-scikit-learn.md",
     "docs/tutorials/intervals.md",
     "docs/tutorials/larger-than-memory.md",
@@ -52,6 +60,17 @@ def parameters():
             yield pytest.param(page, marks=marks)
 
 
+@pytest.fixture
+def same_logger():
+    """Leave later tests the logger that they had: a page sends its lines elsewhere."""
+    logger = logging.getLogger("hornbeam")
+    handlers, level = logger.handlers, logger.level
+    yield
+    logger.handlers = handlers
+    logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("same_logger")
 @pytest.mark.parametrize("page", list(parameters()))
 def test_examples_print_the_output_on_the_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

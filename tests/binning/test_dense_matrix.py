@@ -10,6 +10,9 @@ from profiles import examples
 
 import hornbeam
 from hornbeam.binning.dense import pack_features
+from hornbeam.kernels.jit import COMPILED
+
+N_ROWS = 3000 if COMPILED else 400
 
 
 @examples(60)
@@ -60,11 +63,11 @@ def test_histograms_of_packed_columns_equal_those_of_features(bins, seed):
 def test_packed_indicators_grow_the_same_trees(params, weighted, tmp_path):
     """In external memory features are not packed."""
     rng = np.random.default_rng(0)
-    rows = (rng.random((3000, 21)) < 0.3).astype(float)
+    rows = (rng.random((N_ROWS, 21)) < 0.3).astype(float)
     rows[rng.random(rows.shape) < 0.05] = np.nan
-    rows[:, 20] = np.round(rng.normal(size=3000), 2)
+    rows[:, 20] = np.round(rng.normal(size=N_ROWS), 2)
     labels = np.nan_to_num(rows[:, 0] * rows[:, 3] + rows[:, 7]) + rows[:, 20]
-    weights = rng.random(3000) if weighted else None
+    weights = rng.random(N_ROWS) if weighted else None
     data = hornbeam.DMatrix(rows, labels, weight=weights)
     paged = hornbeam.DMatrix(rows, labels, weight=weights, cache=tmp_path / "bins")
     digests = {hornbeam.train(params, each, 3).digest() for each in (data, paged)}

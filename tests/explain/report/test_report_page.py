@@ -126,10 +126,16 @@ def test_the_same_inputs_give_the_same_bytes(text, tmp_path):
             VALID, TRAIN, class_names=names, path=tmp_path / "again.html"
         )
     assert path.read_text() == text
-    MODEL.set_param("nthread", 3)
-    assert MODEL.report(VALID, TRAIN, class_names=names) == text
     MODEL.set_param("nthread", 0)
-    assert MODEL.report(VALID, TRAIN, class_names=names, seed=1) != text
+
+
+def test_threads_do_not_change_a_report_and_the_seed_does():
+    texts = []
+    for threads, seed in ((1, 0), (3, 0), (1, 1)):
+        OF_AGE.set_param("nthread", threads)
+        texts.append(OF_AGE.report(VALID_OF_AGE, seed=seed))
+    OF_AGE.set_param("nthread", 0)
+    assert texts[0] == texts[1] != texts[2]
 
 
 def test_names_are_never_markup():
