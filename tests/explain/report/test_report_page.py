@@ -236,7 +236,7 @@ def reported(task):
 
 
 #: A report takes seconds, of which most are for its pictures.
-QUICK = ("numbers", "quantiles", "ranking", "times")
+QUICK = ("numbers",)
 
 
 @pytest.mark.parametrize(
@@ -267,6 +267,7 @@ def test_quantiles_are_called_by_their_levels():
     assert f"{metric.of(guess, data.info):.5g}" in page.words["scores"]
 
 
+@pytest.mark.slow
 def test_few_rows_tell_of_no_drift():
     few = hornbeam.DMatrix(FRAME[400:403], LABELS[400:403])
     page = Page(MODEL.report(few, TRAIN))
@@ -444,6 +445,7 @@ for package in ("jinja2", "matplotlib"):
     assert "hornbeam[report]" in first and "hornbeam[report]" in second
 
 
+@pytest.mark.slow
 def test_margins_of_ordered_classes_have_their_own_names(tmp_path):
     thirds = np.digitize(AGE["age"], AGE["age"].quantile([0.33, 0.67]))
     data = hornbeam.DMatrix(AGE, thirds)
