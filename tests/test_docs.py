@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from importlib.util import find_spec
 
 import pages
 import pytest
 
+from hornbeam.log import LOGGER
+
 PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.PAGES}
 
 
-#: Pages that take many seconds: two start clusters.
+#: Pages that take more than two seconds: two start clusters.
 LONG = {
     "docs/dask.md",
     "docs/explaining.md",
@@ -61,17 +62,16 @@ def parameters():
 
 
 @pytest.fixture
-def same_logger():
-    """Leave later tests the logger that they had: a page sends its lines elsewhere."""
-    logger = logging.getLogger("hornbeam")
-    handlers, level = logger.handlers, logger.level
+def own_logger(monkeypatch):
+    """Undo what an example does to the logger; later tests read what it prints."""
+    monkeypatch.setattr(LOGGER, "handlers", LOGGER.handlers)
+    level = LOGGER.level
     yield
-    logger.handlers = handlers
-    logger.setLevel(level)
+    LOGGER.setLevel(level)
 
 
-@pytest.mark.usefixtures("same_logger")
 @pytest.mark.parametrize("page", list(parameters()))
+@pytest.mark.usefixtures("own_logger")
 def test_examples_print_the_output_on_the_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert pages.run(PAGES[page], page) == PAGES[page]
