@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
 from hornbeam.kernels.jit import COMPILED, NATIVE
 
 __all__ = ["pytest_runtest_teardown"]
@@ -43,6 +42,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Fail a test that called a kernel with types that are not recorded."""
     if not IS_CHECKED:
         return
+    # Numba, which these import, is not in the environment of a wheel.
+    from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
     from hornbeam.kernels.signatures import layouts_of
 
     missing = []
