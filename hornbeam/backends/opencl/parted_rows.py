@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, RowSample
-from hornbeam.backends.opencl.rows import OpenCLRows
+from hornbeam.backends.opencl.listed_rows import ListedRows
 from hornbeam.backends.rows import Rows
 
 __all__ = ["PartedRows"]
@@ -27,7 +27,7 @@ class PartedRows(Rows):
         Their rows.
     """
 
-    def __init__(self, runs: Sequence[slice], parts: Sequence[OpenCLRows]) -> None:
+    def __init__(self, runs: Sequence[slice], parts: Sequence[ListedRows]) -> None:
         self._runs, self._parts = runs, parts
         first = parts[0]
         self.n_outputs, self.n_rows = first.n_outputs, runs[-1].stop
