@@ -51,8 +51,8 @@ class DeviceGradients:
         self._computes = computes
         self._gradients = Mirror(queue, state.gradients)
         self._hessians = Mirror(queue, state.hessians)
-        #: Of each output, the largest |g| and |h| of tiles on the device, until they are
-        #: read; then largest |g|, largest |h| and least h. None: the host's.
+        #: Of each output, the largest |g| and |h| of tiles on the device, until they
+        #: are read; then largest |g|, largest |h| and least h. None: the host's.
         self._largest: list[Buffer] | None = None
         self._ranges: NDArray[np.float64] | None = None
         self._targets: list[Buffer] | None = None
