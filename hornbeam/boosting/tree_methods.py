@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hornbeam.backends.factory import bytes_of_order
+from hornbeam.backends.factory import bytes_of_order, uses_opencl
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import (
     DenseBins,
@@ -51,7 +51,7 @@ def prepare(data: DMatrix, parameters: Parameters) -> PreparedFeatures:
         If the tree method cannot use the matrix, or needs more memory than is free.
     """
     p, method = parameters, parameters.method()
-    on_device = p.device != "cpu"
+    on_device = uses_opencl(p.device)
     if method == "hist":
         binned = data.binned(p.bins(), p.nthread)
         if on_device and isinstance(binned, DenseMatrix):
