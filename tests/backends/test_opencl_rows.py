@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 from parts import KINDS, grow
 from pocl import SHAPES, device_of
 
+import hornbeam
 from hornbeam.backends.opencl import bin_upload
 from hornbeam.backends.opencl.queue import DeviceQueue
 from hornbeam.backends.opencl.rows import OpenCLRows
+from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
+from hornbeam.kernels.team import take_team
 
 WIDE = {"most_bins": 500}
 #: What each way of compiling is tried on in the fast tests.
@@ -54,6 +58,50 @@ def test_pieces_are_of_whole_words_of_rows():
         by_row = np.empty((given.shape[1], 12), np.uint8)
         queue.read(upload.by_row, by_row)
         assert np.array_equal(by_row[:, :11], given.T)
+
+
+@pytest.mark.parametrize(
+    "shape", ["one item", "64 items, 32 bits", "64 items, 64 bits"]
+)
+def test_packed_sums_are_added_to_the_histogram_before_they_overflow(shape):
+    """All rows have the largest packed gradient and hessian, and the same bin."""
+    n_rows = (8 << 14) + 12_345  # a compute unit gets eight parts of 2**14 and a rest
+    data = hornbeam.DMatrix(np.arange(n_rows)[:, None] // (n_rows - 1), np.ones(n_rows))
+    device = replace(device_of(SHAPES[shape]), units=1)
+    state = np.zeros((1, n_rows)), None, np.zeros((1, n_rows)), take_team(1)
+    rows = OpenCLRows(data.binned(4).as_bins(), *state, DeviceQueue(device))
+    rows.set_gradients(np.full((1, n_rows), -1.0), np.ones((1, n_rows)))
+    scales = np.array([[2.0**-20, 2.0**-20]])
+    rows.begin_tree(0, np.zeros(1, np.uint64), None, scales, scales)
+    found = np.zeros((1, 1, 2, 2), np.int64)
+    rows.build_histograms(np.zeros(1, np.intp), np.zeros(1, np.intp), found)
+    least, most = -((1 << COARSE_GRADIENT_BITS) - 1), (1 << COARSE_HESSIAN_BITS) - 1
+    counts = np.array([n_rows - 1, 1])
+    assert np.array_equal(found[0, 0], [least * counts, most * counts])
+
+
+def test_the_host_waits_once_a_level(monkeypatch):
+    """For the histograms, and for nothing between them."""
+    device = device_of(SHAPES["one item"])
+    waits, levels = [], []
+    read, build = DeviceQueue.read, OpenCLRows.build_histograms
+
+    def count_read(queue, *arguments):
+        waits.append(queue)
+        return read(queue, *arguments)
+
+    def count_level(rows, nodes, *arguments):
+        before = len(waits)
+        build(rows, nodes, *arguments)
+        levels.append(len(waits) - before)
+
+    monkeypatch.setattr(DeviceQueue, "read", count_read)
+    monkeypatch.setattr(OpenCLRows, "build_histograms", count_level)
+    grow(partial(OpenCLRows, queue=DeviceQueue(device)))
+    assert len(levels) >= 6
+    assert {*levels} == {1}
+    # And for each of two trees for the sums of its gradients, and of its leaves.
+    assert len(waits) <= len(levels) + 2 * 2 + 2
 
 
 @pytest.mark.slow
