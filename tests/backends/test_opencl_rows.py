@@ -66,10 +66,12 @@ def test_pieces_are_of_whole_words_of_rows():
 def test_packed_sums_are_added_to_the_histogram_before_they_overflow(shape):
     """All rows have the largest packed gradient and hessian, and the same bin."""
     n_rows = (8 << 14) + 12_345  # a compute unit gets eight parts of 2**14 and a rest
-    data = hornbeam.DMatrix(np.arange(n_rows)[:, None] // (n_rows - 1), np.ones(n_rows))
+    two = hornbeam.DMatrix(np.arange(2.0)[:, None], np.ones(2)).binned(4).as_columns()
+    bins = replace(two, by_feature=np.zeros((1, n_rows), np.uint8))
+    bins.by_feature[0, -1] = 1
     device = replace(device_of(SHAPES[shape]), units=1)
     state = np.zeros((1, n_rows)), None, np.zeros((1, n_rows)), take_team(1)
-    rows = OpenCLRows(data.binned(4).as_bins(), *state, DeviceQueue(device))
+    rows = OpenCLRows(bins, *state, DeviceQueue(device))
     rows.set_gradients(np.full((1, n_rows), -1.0), np.ones((1, n_rows)))
     scales = np.array([[2.0**-20, 2.0**-20]])
     rows.begin_tree(0, np.zeros(1, np.uint64), None, scales, scales)
@@ -98,7 +100,7 @@ def test_the_host_waits_once_a_level(monkeypatch):
     monkeypatch.setattr(DeviceQueue, "read", count_read)
     monkeypatch.setattr(OpenCLRows, "build_histograms", count_level)
     grow(partial(OpenCLRows, queue=DeviceQueue(device)))
-    assert len(levels) >= 6
+    assert len(levels) >= 4
     assert {*levels} == {1}
     # And for each of two trees for the sums of its gradients, and of its leaves.
     assert len(waits) <= len(levels) + 2 * 2 + 2

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import RowSample
+from hornbeam.backends.memory_rows import MemoryRows
 from hornbeam.backends.opencl.block_stream import BlockStream
 from hornbeam.backends.opencl.gradient_columns import GradientPair
 from hornbeam.backends.opencl.listed_rows import ListedRows
@@ -95,16 +96,21 @@ class HostedBlockRows(ListedRows):
         self._list_rows(bins.layout, bins.blocks.dtype, *own)
         return bins.layout
 
-    def begin_tree(
+    def start_tree(
         self,
         output: int,
         features: NDArray[np.uint64],
         sample: RowSample | None,
         scales: NDArray[np.float64],
         leaf_scales: NDArray[np.float64],
-    ) -> NDArray[np.int64]:
+    ) -> None:
         self._leaf_per_unit = 1.0 / leaf_scales
-        return super().begin_tree(output, features, sample, scales, leaf_scales)
+        tree = output, features, sample, scales, leaf_scales
+        # The host quantises, as it does for rows in its memory.
+        self._magnitudes = MemoryRows.begin_tree(self, *tree)
+
+    def magnitudes(self) -> NDArray[np.int64]:
+        return self._magnitudes
 
     def _quantised(self) -> list[tuple[Buffer, bool]]:
         found = []

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.interface import RowSample
 from hornbeam.backends.memory_rows import MemoryRows
 from hornbeam.backends.opencl.gradient_columns import GradientPair
 from hornbeam.backends.opencl.histograms import DeviceHistograms
@@ -89,6 +90,32 @@ class ListedRows(MemoryRows):
     ) -> None:
         self._histograms.choose(features)
         self._partition.begin_tree(taken)
+
+    def begin_tree(
+        self,
+        output: int,
+        features: NDArray[np.uint64],
+        sample: RowSample | None,
+        scales: NDArray[np.float64],
+        leaf_scales: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        self.start_tree(output, features, sample, scales, leaf_scales)
+        return self.magnitudes()
+
+    @abstractmethod
+    def start_tree(
+        self,
+        output: int,
+        features: NDArray[np.uint64],
+        sample: RowSample | None,
+        scales: NDArray[np.float64],
+        leaf_scales: NDArray[np.float64],
+    ) -> None:
+        """Begin a tree as `begin_tree` does, without waiting for the device."""
+
+    @abstractmethod
+    def magnitudes(self) -> NDArray[np.int64]:
+        """Wait, and return what `begin_tree` returns."""
 
     def sizes(self, nodes: NDArray[np.intp]) -> None:
         return None  # the device knows them first, and the host does not wait for them

@@ -75,8 +75,9 @@ class PartedRows(Rows):
         scales: NDArray[np.float64],
         leaf_scales: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        given = output, features, sample, scales, leaf_scales
-        return np.add.reduce([part.begin_tree(*given) for part in self._parts])
+        for part in self._parts:
+            part.start_tree(output, features, sample, scales, leaf_scales)
+        return np.add.reduce([part.magnitudes() for part in self._parts])
 
     def widen(self, columns: Sequence[int] = (0,)) -> None:
         for part in self._parts:

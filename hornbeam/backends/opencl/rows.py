@@ -155,14 +155,14 @@ class OpenCLRows(ListedRows):
 
     # The rows of a tree
 
-    def begin_tree(
+    def start_tree(
         self,
         output: int,
         features: NDArray[np.uint64],
         sample: RowSample | None,
         scales: NDArray[np.float64],
         leaf_scales: NDArray[np.float64],
-    ) -> NDArray[np.int64]:
+    ) -> None:
         self._tree_output = output
         if sample is not None and sample.by_gradient:
             self._gradients.on_host()
@@ -174,8 +174,11 @@ class OpenCLRows(ListedRows):
         self._columns = self._leaf_columns
         if pairs is not leaf_pairs:
             self._columns = self._columns_of(pairs, leaf_scales[-len(pairs) :])
-        columns = zip(self._columns, scales, strict=True)
-        return np.stack([column.quantise(own) for column, own in columns])
+        for column, own in zip(self._columns, scales, strict=True):
+            column.quantise(own)
+
+    def magnitudes(self) -> NDArray[np.int64]:
+        return np.stack([column.magnitudes() for column in self._columns])
 
     def _columns_of(
         self, pairs: list[GradientPair], wide_scales: NDArray[np.float64]
