@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,6 @@ class BlockStream:
         That the blocks are added to.
     scratch
         For the partitions of the blocks.
-    leaf_of
-        (rows,) uint32: for the leaves of a block whose gradients are on the host.
     """
 
     def __init__(
@@ -85,7 +84,11 @@ class BlockStream:
         self._others: dict[Any, UploadBuffers] = {}
         self.histograms = DeviceHistograms(queue, layout, kind)
         self.scratch = PartitionScratch(queue, rows)
-        self.leaf_of = queue.empty(_LEAF_BYTES * rows)
+
+    @cached_property
+    def leaf_of(self) -> Buffer:
+        """(rows,) uint32: for the leaves of a block whose gradients are on the host."""
+        return self.queue.empty(_LEAF_BYTES * self._rows)
 
     def send_columns(self, by_feature: NDArray[Any], wanted: Sequence[int]) -> Buffer:
         """Start to copy these columns of bins; return the buffer of all columns."""
