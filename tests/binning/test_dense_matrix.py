@@ -75,3 +75,13 @@ def test_packed_indicators_grow_the_same_trees(params, weighted, tmp_path):
     joint = data.binned(256).as_bins()
     assert joint.row_columns is not None
     assert joint.by_row.size < rows.size / 2
+
+
+def test_bins_for_a_device_have_no_copy_by_row():
+    rows = np.random.default_rng(0).normal(size=(300, 5))
+    binned = hornbeam.DMatrix(rows, rows[:, 0]).binned(256)
+    columns, both = binned.as_columns(), binned.as_bins()
+    assert columns.by_row.size == 0
+    assert columns.by_feature is both.by_feature
+    assert np.array_equal(both.by_row, both.by_feature.T.ravel())
+    assert np.array_equal(columns.layout.offsets, both.layout.offsets)
