@@ -23,8 +23,8 @@ WHEEL_PACKAGES := cloudpickle hypothesis lightgbm onnxruntime pypi-simple pytest
 # Folders of code that calls kernels. Others call them through these, with types that
 # `make test` finds in native/signatures.json; see tests/README.md.
 WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py data \
-	distributed external_memory features forest growth metrics objectives properties \
-	sklearn test_*.py xgboost/test_drop_in_*.py)
+	distributed explain/test_*.py external_memory features forest growth metrics \
+	objectives properties sklearn test_*.py xgboost/test_drop_in_*.py)
 # Tests of the pages, of sources and of compiling. Others that compile are marked jit.
 WHEEL_IGNORED := $(addprefix --ignore=tests/,test_warm_up.py test_architecture.py \
 	test_docs.py test_parameter_page.py test_site.py)
