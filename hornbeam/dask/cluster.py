@@ -16,20 +16,23 @@ from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.backends.cluster import ActorLostError, Call, RowActor
-from hornbeam.dask.channel import pack
+from hornbeam.dask.channel import (
+    ActorChannel,
+    WorkerLostError,
+    exchange,
+    open_channel,
+)
 from hornbeam.dask.client import check_workers
-from hornbeam.dask.exchange import ActorChannel, exchange
 from hornbeam.dask.rpc import (
     ReductionTree,
-    WorkerLostError,
     call_actor,
-    open_channel,
     pack_call,
     reduce_tree,
     reduction_trees,
     watch,
 )
 from hornbeam.dask.workers import CONNECT_TIMEOUT, Workers
+from hornbeam.distributed.messages import Message
 from hornbeam.distributed.training_rows import CustomObjective
 from hornbeam.distributed.transport import Share, Transport, first_error
 from hornbeam.errors import ClusterError, ErrorCode
@@ -119,7 +122,7 @@ class DaskCluster(Workers, Transport):
         if channels is None:
             return reduce(add, self.call(actors, operation, *args))
         try:
-            results = exchange(channels, pack((operation, args)))
+            results = exchange(channels, Message.of((operation, args), dumps))
             errors = _errors_in(results)
             if errors:
                 self._wait(self._raise(errors))

@@ -13,7 +13,8 @@ from dask.utils import parse_timedelta
 from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
-from hornbeam.dask.rpc import FIRST_CHECK, WorkerLostError, cancel, watch
+from hornbeam.dask.channel import WorkerLostError
+from hornbeam.dask.rpc import FIRST_CHECK, cancel, watch
 from hornbeam.distributed.partitions import Partition
 from hornbeam.distributed.transport import NO_WORKER_TIMEOUT, no_worker_error
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError, ParameterError

@@ -19,7 +19,7 @@ from typing import Any
 from hornbeam import __version__
 from hornbeam.cpu_count import available_threads
 from hornbeam.distributed.connection import Connection, HandshakeError, connect
-from hornbeam.distributed.garbled import GarbledMessageError
+from hornbeam.distributed.messages import GarbledMessageError, sendable
 from hornbeam.distributed.partition_rows import Worker
 from hornbeam.distributed.partitions import Partition
 from hornbeam.distributed.shard import Shard
@@ -161,7 +161,7 @@ class WorkerProcess:
         try:
             result = compute()
         except Exception as error:
-            is_result, result = False, error
+            is_result, result = False, sendable(error, self._worker.place)
         try:
             self._connection.send((number, is_result, result))
         except OSError:
