@@ -24,18 +24,14 @@ from distributed.comm.tcp import TCP
 from hornbeam.backends.cluster import ActorLostError, RowActor
 from hornbeam.distributed.connection import Connection
 from hornbeam.distributed.messages import Message
+from hornbeam.distributed.transport import WorkerLostError
 
 __all__ = [
     "ActorChannel",
-    "WorkerLostError",
     "channel_handler",
     "exchange",
     "open_channel",
 ]
-
-
-class WorkerLostError(Exception):
-    """The worker of a call is dead or does not respond."""
 
 
 # The client's end

@@ -16,13 +16,14 @@ from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.backends.cluster import ActorLostError, RowActor
-from hornbeam.dask.channel import WorkerLostError, channel_handler
+from hornbeam.dask.channel import channel_handler
 from hornbeam.distributed.messages import (
     GarbledMessageError,
     Message,
     sendable,
     unpack,
 )
+from hornbeam.distributed.transport import WorkerLostError
 
 __all__ = [
     "FIRST_CHECK",
@@ -188,8 +189,11 @@ class ReducingActor:
         Messages of Dask have no checksums.
         """
         method, args = loads(message)
-        with self._busy:
-            result = getattr(self, method)(*args)
+        try:
+            with self._busy:
+                result = getattr(self, method)(*args)
+        except Exception as error:
+            raise sendable(error, self._place, dumps) from None
         answer = Message.of(result, dumps)
         return answer.packed() if answer.n_bytes < _LARGE else result
 

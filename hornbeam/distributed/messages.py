@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hornbeam.errors import ClusterError, ErrorCode
+from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
 __all__ = ["HEAD_BYTES", "GarbledMessageError", "Head", "Message", "sendable", "unpack"]
 
@@ -170,10 +171,16 @@ def unpack(content: bytes) -> Any:
 def sendable(
     error: Exception, where: str, dumps: Callable[..., bytes] = pickle.dumps
 ) -> Exception:
-    """Return an error that the receiver can read: itself, or one that says the same.
+    """Return an error that the receiver can read, with a note of where it was raised.
 
-    Exceptions whose constructors need more than their text cannot be unpickled.
+    It is the error itself, or one that says the same: exceptions whose constructors
+    need more than their text cannot be unpickled.
     """
+    frame = traceback.format_tb(error.__traceback__)[-1:]
+    if frame and not isinstance(error, HornbeamError):
+        error.add_note(f"It was raised on {where}:\n{frame[0].rstrip()}")
+    else:
+        error.add_note(f"It was raised on {where}.")
     try:
         pickle.loads(dumps(error))
     except Exception:

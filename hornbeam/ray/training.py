@@ -17,10 +17,10 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from hornbeam import __version__
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback
+from hornbeam.data.containers.frame import check_dates_option
 from hornbeam.distributed.group import is_group_failure
 from hornbeam.distributed.parameter_checks import (
     check_cluster_booster,
@@ -28,6 +28,7 @@ from hornbeam.distributed.parameter_checks import (
 )
 from hornbeam.distributed.run_state import RunState
 from hornbeam.distributed.tracker import Tracker
+from hornbeam.distributed.transport import check_version
 from hornbeam.errors import (
     ClusterError,
     DataError,
@@ -37,7 +38,7 @@ from hornbeam.errors import (
 )
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.ray.blocks import Blocks
+from hornbeam.ray.blocks import Blocks, missing_package
 from hornbeam.ray.columns import FieldColumns
 from hornbeam.ray.worker import GroupAddress, HornbeamWorker, Job, Part
 
@@ -61,6 +62,7 @@ def train(
     label_lower_bound: str | None = None,
     label_upper_bound: str | None = None,
     row_key: str | None = None,
+    dates: str = "error",
     evals: Sequence[tuple[Any, str]] | None = None,
     num_workers: int = 2,
     cpus_per_worker: int = 1,
@@ -90,6 +92,9 @@ def train(
         The number of rounds to add.
     label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
         The names of columns; see `DMatrix`. Rows of a query group stay on one worker.
+    dates
+        As for `DMatrix`: with ``"expand"`` trees split on the parts of dates and times,
+        those that vary in the rows of all workers.
     evals
         Pairs of a Dataset with the same columns and its name, evaluated after every
         round. It may be the training data.
@@ -124,6 +129,7 @@ def train(
     columns = FieldColumns(
         label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
     )
+    check_dates_option(dates)
     parameters = _checked_parameters(params, cpus_per_worker)
     places = _places(dataset, evals)
     blocks = [Blocks.of(data, name) for data, name in places.datasets]
@@ -138,7 +144,7 @@ def train(
         "custom_metric": custom_metric,
     }
     job = Job(parameters, num_boost_round, places.evals, options)
-    with _Workers(num_workers, cpus_per_worker, blocks, columns) as workers:
+    with _Workers(num_workers, cpus_per_worker, blocks, columns, dates) as workers:
         return _train(workers, job, max_failures, patience)
 
 
@@ -204,8 +210,8 @@ class _Workers:
         The number of actors, and of CPUs for each.
     blocks
         Of each dataset.
-    columns
-        Which columns are no features.
+    columns, dates
+        Which columns are no features, and what becomes of dates among the features.
 
     Attributes
     ----------
@@ -214,7 +220,12 @@ class _Workers:
     """
 
     def __init__(
-        self, count: int, cpus: int, blocks: Sequence[Blocks], columns: FieldColumns
+        self,
+        count: int,
+        cpus: int,
+        blocks: Sequence[Blocks],
+        columns: FieldColumns,
+        dates: str,
     ) -> None:
         if count < 1 or cpus < 1:
             raise ParameterError(
@@ -227,7 +238,7 @@ class _Workers:
             bounds = one.bounds(count, columns.qid)
             for rank, own in enumerate(self._parts):
                 pieces = one.pieces(bounds[rank], bounds[rank + 1])
-                own.append(Part(one.name, pieces, columns))
+                own.append(Part(one.name, pieces, columns, dates))
         self._actors: dict[int, Any] = {}
         self._names: dict[int, str] = {}
         self.lost_names: list[str] = []
@@ -262,12 +273,7 @@ class _Workers:
                 created.append(rank)
         for rank, info in self._call(created, "info", lambda _: ()).items():
             self._names[rank] = f"worker {rank} ({info.host}, process {info.pid})"
-            if info.version != __version__:
-                raise ClusterError(
-                    f"{self._names[rank]} has Hornbeam {info.version}, and this "
-                    f"process {__version__}; install the same on all machines",
-                    code=ErrorCode.WORKER_VERSION_MISMATCH,
-                )
+            check_version(self._names[rank], info.version)
         created = [rank for rank in created if rank in self._actors]
         self._call(created, "load", lambda rank: (self._parts[rank],))
 
@@ -334,7 +340,9 @@ class _Workers:
                     found[rank] = ray.get(ref)
                 except RayTaskError as error:
                     errors[rank] = error.cause
-                except RayActorError:
+                except RayActorError as error:
+                    if error.actor_init_failed:  # it would again
+                        errors[rank] = error
                     self._lose(rank)
             has_failed = errors or self.n_lost or _any_failure(found.values())
             if has_failed and deadline is None:
@@ -359,7 +367,10 @@ class _Workers:
         rank, error = min(
             errors.items(), key=lambda item: (is_group_failure(item[1]), item[0])
         )
-        name = self._names[rank]
+        name = self._names.get(rank, f"worker {rank}")
+        missing = missing_package(error, name)
+        if missing is not None:
+            return missing
         if not isinstance(error, HornbeamError):
             return ClusterError(
                 f"{name} raised {type(error).__name__}: {error}",

@@ -171,6 +171,12 @@ class OwnError(Exception):
 def test_errors_that_cannot_be_read_become_ones_that_can():
     plain = KeyError("absent")
     assert sendable(plain, "worker 1") is plain
+    assert pickle.loads(pickle.dumps(plain)).__notes__ == ["It was raised on worker 1."]
+    with pytest.raises(ZeroDivisionError) as caught:
+        _ = 1 / 0
+    (note,) = sendable(caught.value, "worker 2").__notes__
+    assert note.startswith("It was raised on worker 2:\n")
+    assert "1 / 0" in note
     found = pickle.loads(pickle.dumps(sendable(OwnError(3, 4), "worker 1")))
     assert isinstance(found, ClusterError)
     assert "on worker 1: OwnError: row 3, column 4" in str(found)
