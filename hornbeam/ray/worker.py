@@ -38,11 +38,14 @@ class Part:
         In the order of rows.
     columns
         Which columns are no features.
+    dates
+        As for `DMatrix`.
     """
 
     name: str
     pieces: list[Piece]
     columns: FieldColumns
+    dates: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ class HornbeamWorker:
 
     def _make_matrices(self) -> None:
         self._data = [
-            matrix_of(table, part.columns, part.name)
+            matrix_of(table, part.columns, part.name, part.dates)
             for part, table in zip(self._parts, self._tables, strict=True)
         ]
 
