@@ -8,6 +8,8 @@ from importlib.util import find_spec
 import pages
 import pytest
 
+from hornbeam.log import LOGGER
+
 PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.PAGES}
 
 
@@ -52,7 +54,17 @@ def parameters():
             yield pytest.param(page, marks=marks)
 
 
+@pytest.fixture
+def own_logger(monkeypatch):
+    """Undo what an example does to the logger; later tests read what it prints."""
+    monkeypatch.setattr(LOGGER, "handlers", LOGGER.handlers)
+    level = LOGGER.level
+    yield
+    LOGGER.setLevel(level)
+
+
 @pytest.mark.parametrize("page", list(parameters()))
+@pytest.mark.usefixtures("own_logger")
 def test_examples_print_the_output_on_the_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert pages.run(PAGES[page], page) == PAGES[page]
