@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 import ray
 from numpy.typing import NDArray
-from ray.exceptions import RayError
 
-from hornbeam.errors import ClusterError, DataError, ErrorCode, require
+from hornbeam.errors import DataError, ErrorCode, require
 from hornbeam.ray.columns import Piece, column_not_found
 
-__all__ = ["Blocks", "check_dataset", "in_order", "missing_package"]
+__all__ = ["Blocks", "check_dataset", "in_order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +46,7 @@ class Blocks:
         check_dataset(dataset, name)
         with in_order(dataset):
             refs = dataset.materialize().to_arrow_refs()
-        try:
-            found = ray.get([_describe.remote(ref) for ref in refs])
-        except RayError as error:
-            missing = missing_package(error, "a worker of Ray")
-            if missing is None:
-                raise
-            raise missing from error
+        found = ray.get([_describe.remote(ref) for ref in refs])
         sizes = [size for size, _ in found]
         if sum(sizes) == 0:
             raise DataError(
@@ -119,19 +111,6 @@ class Blocks:
             return found
         filled = next(number for number, size in enumerate(self.sizes) if size)
         return [Piece(self.refs[filled], 0, 0)]
-
-
-def missing_package(error: BaseException, worker: str) -> ClusterError | None:
-    """Return the error for a worker that lacks a package; None: it is another one."""
-    found = re.search(r"No module named '(\w+)", str(error))
-    if found is None:
-        return None
-    return ClusterError(
-        f'{worker} has no package {found[1]!r}; install "hornbeam[ray]" on all '
-        "machines of the cluster, or name it in the runtime_env of ray.init",
-        code=ErrorCode.MISSING_EXTRA,
-        worker=worker,
-    )
 
 
 def check_dataset(dataset: Any, name: str) -> None:

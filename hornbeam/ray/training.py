@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.placement_group import (
     PlacementGroup,
     placement_group,
@@ -38,7 +39,7 @@ from hornbeam.errors import (
 )
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.ray.blocks import Blocks, missing_package
+from hornbeam.ray.blocks import Blocks
 from hornbeam.ray.columns import FieldColumns
 from hornbeam.ray.worker import GroupAddress, HornbeamWorker, Job, Part
 
@@ -259,21 +260,23 @@ class _Workers:
 
     def start(self) -> None:
         """Create the actors that are missing, and let them read their rows."""
-        created = []
-        for rank in range(len(self._parts)):
-            if rank not in self._actors:
-                place = PlacementGroupSchedulingStrategy(
-                    self._group, placement_group_bundle_index=rank
-                )
-                self._actors[rank] = (
-                    ray.remote(HornbeamWorker)
-                    .options(num_cpus=self._cpus, scheduling_strategy=place)
-                    .remote(rank)
-                )
-                created.append(rank)
+        places = {
+            rank: PlacementGroupSchedulingStrategy(
+                self._group, placement_group_bundle_index=rank
+            )
+            for rank in range(len(self._parts))
+            if rank not in self._actors
+        }
+        _check_versions(places)
+        for rank, place in places.items():
+            self._actors[rank] = (
+                ray.remote(HornbeamWorker)
+                .options(num_cpus=self._cpus, scheduling_strategy=place)
+                .remote(rank)
+            )
+        created = list(places)
         for rank, info in self._call(created, "info", lambda _: ()).items():
             self._names[rank] = f"worker {rank} ({info.host}, process {info.pid})"
-            check_version(self._names[rank], info.version)
         created = [rank for rank in created if rank in self._actors]
         self._call(created, "load", lambda rank: (self._parts[rank],))
 
@@ -340,9 +343,7 @@ class _Workers:
                     found[rank] = ray.get(ref)
                 except RayTaskError as error:
                     errors[rank] = error.cause
-                except RayActorError as error:
-                    if error.actor_init_failed:  # it would again
-                        errors[rank] = error
+                except RayActorError:
                     self._lose(rank)
             has_failed = errors or self.n_lost or _any_failure(found.values())
             if has_failed and deadline is None:
@@ -368,9 +369,6 @@ class _Workers:
             errors.items(), key=lambda item: (is_group_failure(item[1]), item[0])
         )
         name = self._names.get(rank, f"worker {rank}")
-        missing = missing_package(error, name)
-        if missing is not None:
-            return missing
         if not isinstance(error, HornbeamError):
             return ClusterError(
                 f"{name} raised {type(error).__name__}: {error}",
@@ -383,6 +381,35 @@ class _Workers:
         details = error.details | {"worker": known or name}
         text = f"{details['worker']}: {error}"
         return type(error)(text, code=error.code, **details)
+
+
+def _check_versions(places: Mapping[int, PlacementGroupSchedulingStrategy]) -> None:
+    """Raise a `ClusterError` if a worker would have another version, or none.
+
+    An actor whose class cannot be loaded does not answer.
+    """
+    asked = [
+        _version_there.options(
+            name=f"hornbeam: version, worker {rank}", scheduling_strategy=place
+        ).remote()
+        for rank, place in places.items()
+    ]
+    for rank, answer in zip(places, asked, strict=True):
+        try:
+            host, version = ray.get(answer)
+        except RayError:
+            continue  # its machine is lost, and so will be its actor
+        check_version(f"worker {rank} ({host})", version)
+
+
+@ray.remote(num_cpus=0)
+def _version_there() -> tuple[str, str | None]:
+    """Return the host and the version of Hornbeam; Ray sends the function by value."""
+    try:
+        version = import_module("hornbeam").__version__
+    except ImportError:
+        version = None
+    return ray.util.get_node_ip_address(), version
 
 
 def _any_failure(values: Iterable[Any]) -> bool:

