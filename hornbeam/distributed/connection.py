@@ -21,6 +21,7 @@ import numpy as np
 
 from hornbeam.distributed.messages import (
     HEAD_BYTES,
+    SMALL,
     GarbledMessageError,
     Head,
     Message,
@@ -37,8 +38,6 @@ _DIGEST_BYTES = _DIGEST().digest_size
 #: Seconds for a handshake: a stranger that connects and is silent is dropped then.
 _HANDSHAKE_TIMEOUT = 10.0
 
-#: Messages below this size are sent at once.
-_SMALL = 1 << 16
 #: Seconds between two looks at a limit, and two calls of `on_stall`.
 _TICK = 0.25
 #: Seconds after which a message that has begun must go on.
@@ -165,7 +164,7 @@ class Connection:
             self._transmit(message.parts(number))
 
     def _transmit(self, parts: list[Any]) -> None:
-        if sum(map(len, parts)) < _SMALL:
+        if sum(map(len, parts)) < SMALL:
             parts = [b"".join(parts)]
         for part in parts:
             self._write(part)

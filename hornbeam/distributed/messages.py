@@ -15,13 +15,22 @@ import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
 
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
-__all__ = ["HEAD_BYTES", "GarbledMessageError", "Head", "Message", "sendable", "unpack"]
+__all__ = [
+    "HEAD_BYTES",
+    "SMALL",
+    "GarbledMessageError",
+    "Head",
+    "Message",
+    "sendable",
+    "unpack",
+]
 
 #: A mark, the CRC-32 of the rest of the head, how many messages were sent before in
 #: this direction, the number of frames, the CRC-32 of their sizes, and the sum of
@@ -30,6 +39,8 @@ _HEAD = struct.Struct("<4sIQIIQ")
 _MARK = b"\x89HBG"
 _CHECKED = slice(8, None)
 HEAD_BYTES = _HEAD.size
+#: Messages below this size are sent, and their frames received, at once.
+SMALL = 1 << 16
 #: The maximum size of a frame, of frames in a message, and of a message in JSON.
 _MAX_FRAME, _MAX_FRAMES, _MAX_TEXT = 1 << 40, 1 << 20, 1 << 24
 
@@ -136,7 +147,15 @@ class Head:
         lengths = struct.unpack(f"<{self._count}Q", sizes)
         if max(lengths) > max_size:
             raise GarbledMessageError(f"it has a frame of {max(lengths)} bytes")
-        frames = [read(length) for length in lengths]
+        if sum(lengths) < SMALL:
+            whole, ends = read(sum(lengths)), accumulate(lengths)
+            # Copied, since each has to be aligned for any array.
+            frames = [
+                memoryview(bytearray(whole[end - length : end]))
+                for length, end in zip(lengths, ends, strict=True)
+            ]
+        else:
+            frames = [read(length) for length in lengths]
         if sum(map(_sum_of_words, frames)) % 2**64 != self._checksum:
             raise GarbledMessageError("its checksum is wrong")
         return frames
