@@ -16,6 +16,7 @@ from benchmarks.stage import Report, binned, parse_arguments, seconds_of, shares
 from hornbeam.binning.layout import RowColumns
 from hornbeam.kernels.histogram import (
     BinColumns,
+    HistogramBuffers,
     HistogramSlots,
     QuantisedGradients,
     build_histograms,
@@ -51,7 +52,8 @@ def main() -> None:
     starts = (np.cumsum(packed_cells) - packed_cells).astype(np.uint64)
     wide = np.empty((2, 0), np.int64)
     for threads in arguments.threads:
-        scratch = np.zeros((threads, packed_cells.sum()), np.int64)
+        turned = n_features * is_byte
+        buffers = HistogramBuffers.of(threads, packed_cells.sum(), turned)
         for level in LEVELS:
             # As after splits: the rows of a node are ascending and spread over all.
             owner = rng.integers(0, 1 << level, n_rows)
@@ -83,7 +85,7 @@ def main() -> None:
                 ),
                 rows,
                 QuantisedGradients(packed, wide),
-                scratch,
+                buffers,
                 HistogramSlots(slots[:n_nodes], slots[n_nodes:], 0),
             )
             with lease(threads) as team:

@@ -14,6 +14,7 @@ from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout, RowColumns
 from hornbeam.kernels.histogram import (
     BinColumns,
+    HistogramBuffers,
     HistogramSlots,
     QuantisedGradients,
     build_histograms,
@@ -97,7 +98,7 @@ class DenseRows(MemoryRows):
             self._partition,
             builder.blocks,
             builder.slabs,
-            builder.scratch,
+            builder.buffers,
             builder.unit_hessians(self.n_rows) if counts_rows else _NO_UNITS,
         )
 
@@ -151,8 +152,8 @@ class HistogramBuilder:
     ----------
     slabs
         (slabs, 2, bins) int64: for partial sums of nodes of many rows.
-    scratch
-        (threads, bins) int64, zeros: for packed sums.
+    buffers
+        Memory of the threads that add rows.
     blocks
         (blocks + 1,) int64: the first columns of tasks, and the end.
     """
@@ -178,7 +179,9 @@ class HistogramBuilder:
             self._packed_bins[:] = BYTE_BINS
         most_packed = max(_SCRATCH_BINS, int(self._packed_bins.max()))
         bins = min(most_packed, int(self._packed_bins.sum()))
-        self.scratch = np.zeros((team.size, bins), np.int64)
+        # Only bytes are turned into columns.
+        turned = min(len(stored.table), _TASK_COLUMNS) * (bin_type.itemsize == 1)
+        self.buffers = HistogramBuffers.of(team.size, bins, turned)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
         self._lengths = np.zeros(2, np.int64)
@@ -199,7 +202,7 @@ class HistogramBuilder:
         blocks = [0]
         while blocks[-1] < columns.size:
             begin = blocks[-1]
-            most = int(ends[begin] - bins[begin]) + self.scratch.shape[1]
+            most = int(ends[begin] - bins[begin]) + self.buffers.sums.shape[1]
             fitting = int(np.searchsorted(ends, most, side="right"))
             blocks.append(min(fitting, begin + most_columns))
         self.blocks = np.array(blocks)
@@ -256,7 +259,7 @@ class HistogramBuilder:
                 columns,
                 rows.rows,
                 QuantisedGradients(own_packed, own_wide),
-                self.scratch,
+                self.buffers,
                 HistogramSlots(histograms, self.slabs, first),
             )
 

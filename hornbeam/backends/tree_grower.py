@@ -14,7 +14,7 @@ from hornbeam.backends.interface import (
     GrowthLimits,
 )
 from hornbeam.backends.row_partition import RowPartition
-from hornbeam.kernels.histogram import QuantisedGradients
+from hornbeam.kernels.histogram import HistogramBuffers, QuantisedGradients
 from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, TASK_ROWS, SplitRules
 from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.node_constraints import NodeConstraints
@@ -78,8 +78,8 @@ class TreeRoot(NamedTuple):
         (blocks + 1,) int64: the first columns of tasks that build histograms.
     slabs
         (slabs, 2, bins) int64: for partial sums of nodes of many rows.
-    packed
-        (threads, bins of a task) int64, zeros: for packed sums.
+    histogram_buffers
+        Memory of the threads that build histograms.
     units
         A gradient of 0 and a hessian of 1 for each row, where rows are counted.
     """
@@ -89,7 +89,7 @@ class TreeRoot(NamedTuple):
     partition: RowPartition
     blocks: NDArray[np.int64]
     slabs: NDArray[np.int64]
-    packed: NDArray[np.int64]
+    histogram_buffers: HistogramBuffers
     units: QuantisedGradients
 
 
@@ -284,7 +284,7 @@ class TreeGrower:
                 np.empty((batch * (bins // JOIN_BINS + 1), 5), np.int64),
                 np.empty((batch, parts), SPLIT_DTYPE),
                 np.empty((batch, parts, self._words), tables.sets.dtype),
-                root.packed,
+                root.histogram_buffers,
                 np.empty((team, 3, features.table.size), np.uint64),
                 np.empty((team, features.table.size), np.uint8),
                 np.empty((team, 8, search.candidates)),

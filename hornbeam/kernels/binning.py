@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.jit import inline, kernel
 
 __all__ = ["bin_column", "decode_rows", "find_ends", "interleave"]
 
 #: Values that are binned together: the step of the binary search is the outer loop, so
 #: that the inner one becomes SIMD gathers (measured: eight times as fast).
 _LANE = 1024
+#: Steps that are replaced by comparing each value with all cuts that they reach: 15.
+_COMPARED = 4
 #: Rows transposed together: a block of a few columns of bins stays in the cache.
 _BLOCK = 512
+
+
+@inline
+def _count_cuts(lane, cuts, distance, position):
+    """Write to which of 16 equal parts of the cuts each value belongs, as its first."""
+    for part in range(1, 16, 3):
+        first = cuts[np.uint32(part) * distance]
+        second = cuts[np.uint32(part + 1) * distance]
+        third = cuts[np.uint32(part + 2) * distance]
+        for i in range(lane.size):
+            count = np.uint32(lane[i] >= first) + np.uint32(lane[i] >= second)
+            count += np.uint32(lane[i] >= third)
+            position[i] += np.uint32(count * distance)
 
 
 @kernel
@@ -34,8 +49,11 @@ def bin_column(
         out = bins[begin : begin + _LANE]
         for i in range(lane.size):
             position[i] = 0
-        half = np.uint32(1 << depth)
-        for _ in range(depth):
+        half, steps = np.uint32(1 << depth), depth
+        if depth >= _COMPARED:
+            _count_cuts(lane, cuts, np.uint32(half >> np.uint32(_COMPARED)), position)
+            half, steps = np.uint32(half >> np.uint32(_COMPARED)), depth - _COMPARED
+        for _ in range(steps):
             half = np.uint32(half >> np.uint32(1))
             for i in range(lane.size):
                 probe = np.uint32(position[i] + half)

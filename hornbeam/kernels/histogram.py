@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.kernels.bin_blocks import TURNED_COLUMNS, TURNED_ROWS, turn_bins
 from hornbeam.kernels.jit import inline, kernel, overload
 from hornbeam.kernels.layout import ADD, BLOCK_ROWS, BYTE_BINS, PACK
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
     "BinColumns",
+    "HistogramBuffers",
     "HistogramSlots",
     "QuantisedGradients",
     "build_histograms",
@@ -34,7 +36,17 @@ __all__ = [
 #: How many rows ahead bins and gradients are prefetched.
 _AHEAD = np.uint64(32)
 _LINE_BYTES = 64
-_FOUR = np.uint64(4)
+_ONE, _FOUR = np.uint64(1), np.uint64(4)
+#: Rows whose bins are turned into columns, and are then added column by column: many
+#: enough for four columns of sums to stay in the first-level cache meanwhile.
+_BLOCK = 2048
+#: Bytes between the ends of these columns, so that not all fall into the same lines of
+#: a cache.
+_GAP = 64
+#: With fewer rows or columns it is faster to add row by row.
+_FEWEST_ROWS, _FEWEST_COLUMNS = 512, TURNED_COLUMNS
+#: Rows between two prefetches of rows of the next block.
+_STRETCH = np.uint64(64)
 _LOW_HALF = 0xFFFFFFFF
 
 
@@ -82,6 +94,34 @@ class QuantisedGradients(NamedTuple):
 
     packed: NDArray[np.int64]
     wide: NDArray[np.int64]
+
+
+class HistogramBuffers(NamedTuple):
+    """Memory of the threads that add rows.
+
+    Attributes
+    ----------
+    sums
+        (threads, packed bins of a task) int64: zeros in and out.
+    bins
+        (threads, columns of a task, more than rows of a block) uint8: the bins of a
+        block of rows, by column.
+    gradients
+        (threads, rows of a block) int64: their packed gradients.
+    """
+
+    sums: NDArray[np.int64]
+    bins: NDArray[np.uint8]
+    gradients: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, threads: int, packed_bins: int, columns: int) -> HistogramBuffers:
+        """Return buffers for tasks of so many packed bins and columns."""
+        return cls(
+            np.zeros((threads, packed_bins), np.int64),
+            np.empty((threads, columns, _BLOCK + _GAP), np.uint8),
+            np.empty((threads, _BLOCK), np.int64),
+        )
 
 
 class HistogramSlots(NamedTuple):
@@ -200,47 +240,177 @@ def _are_consecutive(rows):
     return differs == 0
 
 
-@kernel
-def _add_by_column(by_column, columns, begin, end, packed, starts, sums):
-    """Add the packed gradients of rows `begin` to `end` to `sums`.
+@inline
+def _add_four_columns(bins, sums, values, begin, end):
+    """Add the values of rows in four columns."""
+    for i in range(begin, end):
+        value = values[i]
+        sums[0][np.uint64(bins[0][i])] += value
+        sums[1][np.uint64(bins[1][i])] += value
+        sums[2][np.uint64(bins[2][i])] += value
+        sums[3][np.uint64(bins[3][i])] += value
 
-    Four columns at a time, whose sums stay in the first-level cache.
+
+@kernel
+def _add_by_column(
+    by_column,  # (some columns, rows)
+    first,  # the column of the table that is its first
+    begin,  # the first row of it that is added
+    values,  # (added,) int64: the packed gradients of the rows
+    chosen,
+    starts,
+    sums,
+    columns,
+    packed,
+    ahead,  # (some,) uint32: rows that are added next
+):
+    """Add the values of consecutive rows of bins by column to `sums`.
+
+    Four columns at a time, whose sums stay in the first-level cache. Meanwhile the
+    rows `ahead` are prefetched.
     """
-    values = packed[begin:end]
+    end = begin + values.size
     size = np.uint64(values.size)
-    whole = columns.size // 4 * 4
+    stretches = size // _STRETCH
+    whole = chosen.size // 4 * 4
+    width, line = np.uint64(columns.table.size), np.uint64(_LINE_BYTES)
+    share = np.uint64(ahead.size) // max(stretches * np.uint64(whole // 4), _ONE) + _ONE
+    n_ahead, done = np.uint64(ahead.size), np.uint64(0)
     for j in range(0, whole, 4):
-        bins_0 = by_column[columns[j], begin:end]
-        bins_1 = by_column[columns[j + 1], begin:end]
-        bins_2 = by_column[columns[j + 2], begin:end]
-        bins_3 = by_column[columns[j + 3], begin:end]
-        sums_0 = sums[_start(by_column, starts, np.uint64(j)) :]
-        sums_1 = sums[_start(by_column, starts, np.uint64(j + 1)) :]
-        sums_2 = sums[_start(by_column, starts, np.uint64(j + 2)) :]
-        sums_3 = sums[_start(by_column, starts, np.uint64(j + 3)) :]
+        own_bins = (
+            by_column[chosen[j] - first, begin:end],
+            by_column[chosen[j + 1] - first, begin:end],
+            by_column[chosen[j + 2] - first, begin:end],
+            by_column[chosen[j + 3] - first, begin:end],
+        )
+        own_sums = (
+            sums[_start(by_column, starts, np.uint64(j)) :],
+            sums[_start(by_column, starts, np.uint64(j + 1)) :],
+            sums[_start(by_column, starts, np.uint64(j + 2)) :],
+            sums[_start(by_column, starts, np.uint64(j + 3)) :],
+        )
+        for stretch in range(stretches):
+            next_done = min(done + share, n_ahead)
+            for i in range(done, next_done):
+                row = np.uint64(ahead[i])
+                _prefetch_row(columns.bins, chosen, line, packed, row, width)
+            done = next_done
+            start = stretch * _STRETCH
+            _add_four_columns(own_bins, own_sums, values, start, start + _STRETCH)
+        _add_four_columns(own_bins, own_sums, values, stretches * _STRETCH, size)
+    for j in range(whole, chosen.size):
+        single_bins = by_column[chosen[j] - first, begin:end]
+        single_sums = sums[_start(by_column, starts, np.uint64(j)) :]
         for i in range(size):
-            value = values[i]
-            sums_0[np.uint64(bins_0[i])] += value
-            sums_1[np.uint64(bins_1[i])] += value
-            sums_2[np.uint64(bins_2[i])] += value
-            sums_3[np.uint64(bins_3[i])] += value
-    for j in range(whole, columns.size):
-        own_bins = by_column[columns[j], begin:end]
-        own_sums = sums[_start(by_column, starts, np.uint64(j)) :]
-        for i in range(size):
-            own_sums[np.uint64(own_bins[i])] += values[i]
+            single_sums[np.uint64(single_bins[i])] += values[i]
 
 
 @kernel
-def _add_rows(columns, chosen, rows, packed, starts, sums):
-    """Add the packed gradients of rows to `sums`, in the faster of two ways."""
+def _turn_block(columns, chosen, rows, packed, is_prefetched, by_column, values):
+    """Write the bins of a block of rows by column, and their packed gradients."""
+    bins, first = columns.bins, chosen[0]
+    width, line = np.uint64(columns.table.size), np.uint64(_LINE_BYTES)
+    done = rows.size if is_prefetched else 0
+    for i in range(0, rows.size, TURNED_ROWS):
+        ahead = min(i + 3 * TURNED_ROWS, rows.size)
+        for k in range(done, ahead):
+            _prefetch_row(bins, chosen, line, packed, np.uint64(rows[k]), width)
+        done = max(done, ahead)
+        # The last rows and columns overlap with those before them.
+        begin = min(i, rows.size - TURNED_ROWS)
+        for j in range(0, chosen.size, TURNED_COLUMNS):
+            own = min(j, chosen.size - TURNED_COLUMNS)
+            column = first + np.uint64(own)
+            turn_bins(bins, rows, begin, width, column, by_column, own)
+        for k in range(np.uint64(begin), np.uint64(begin + TURNED_ROWS)):
+            values[k] = packed[np.uint64(rows[k])]
+
+
+@kernel
+def _add_turned(columns, chosen, rows, packed, starts, sums, by_column, values):
+    """Add the packed gradients of rows to `sums`, in blocks turned into columns."""
+    size = -(-rows.size // -(-rows.size // _BLOCK))
+    for begin in range(0, rows.size, size):
+        own = rows[begin : begin + size]
+        ahead = rows[begin + own.size : begin + own.size + size]
+        _turn_block(columns, chosen, own, packed, begin > 0, by_column, values)
+        _add_by_column(
+            by_column,
+            chosen[0],
+            0,
+            values[: own.size],
+            chosen,
+            starts,
+            sums,
+            columns,
+            packed,
+            ahead,
+        )
+
+
+@inline
+def _can_turn(chosen, rows):
+    """Return whether it is faster to turn bytes into columns."""
+    span = chosen[chosen.size - 1] - chosen[0] + np.uint64(1)
+    return (
+        rows.size >= _FEWEST_ROWS
+        and chosen.size >= _FEWEST_COLUMNS
+        and span == np.uint64(chosen.size)
+    )
+
+
+def _add_scattered(
+    bins, columns, chosen, rows, packed, starts, sums, by_column, values
+):
+    """Add the packed gradients of rows, in any order, to `sums`."""
+    if bins.itemsize == 1 and _can_turn(chosen, rows):
+        _add_turned(columns, chosen, rows, packed, starts, sums, by_column, values)
+    else:
+        _add_packed(bins, chosen, columns.table.size, rows, packed, starts, sums)
+
+
+def _add_scattered_words(
+    bins, columns, chosen, rows, packed, starts, sums, by_column, values
+):
+    _add_packed(bins, chosen, columns.table.size, rows, packed, starts, sums)
+
+
+@overload(_add_scattered)
+def _overload_add_scattered(
+    bins, columns, chosen, rows, packed, starts, sums, by_column, values
+):
+    # Only bytes are turned.
+    return _add_scattered if str(bins.dtype) == "uint8" else _add_scattered_words
+
+
+@kernel
+def _add_rows(columns, chosen, rows, packed, starts, sums, by_column, values):
+    """Add the packed gradients of rows to `sums`, in the fastest way."""
     if columns.by_column.size > 0 and _are_consecutive(rows):
         begin = np.int64(rows[0])
-        end = begin + rows.size
-        _add_by_column(columns.by_column, chosen, begin, end, packed, starts, sums)
+        _add_by_column(
+            columns.by_column,
+            np.uint64(0),
+            begin,
+            packed[begin : begin + rows.size],
+            chosen,
+            starts,
+            sums,
+            columns,
+            packed,
+            rows[:0],
+        )
     else:
-        _add_packed(
-            columns.bins, chosen, columns.table.size, rows, packed, starts, sums
+        _add_scattered(
+            columns.bins,
+            columns,
+            chosen,
+            rows,
+            packed,
+            starts,
+            sums,
+            by_column,
+            values,
         )
 
 
@@ -332,7 +502,7 @@ def build_histograms(
     columns,  # BinColumns
     rows,  # (2, rows) uint32: the rows of each node are contiguous, in one of two sides
     pairs,  # QuantisedGradients
-    scratch,  # (threads, packed bins of a task) int64, zeros in and out
+    buffers,  # HistogramBuffers
     slots,  # HistogramSlots, in and out
 ):
     """Add each task's rows to its slot; then add the slabs to the slots.
@@ -342,6 +512,8 @@ def build_histograms(
     """
     histograms, slabs, first = slots
     table, histogram_bins = columns.table, columns.histogram_bins
+    sums = buffers.sums[thread_id]
+    by_column, values = buffers.bins[thread_id], buffers.gradients[thread_id]
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
         slot, side, begin, end = (
@@ -369,6 +541,8 @@ def build_histograms(
                     pairs.packed,
                     own_cells,
                     gradients,
+                    by_column,
+                    values,
                 )
             task = next_task(sync, 0)
             continue
@@ -381,7 +555,6 @@ def build_histograms(
         if pairs.packed.size == 0 or 4 * (end - begin) * chosen.size < cells:
             _add_wide(columns, chosen, own_rows, begin, end, pairs, gradients, hessians)
         else:
-            sums = scratch[thread_id]
             for block in range(begin, end, BLOCK_ROWS):
                 stop = min(block + BLOCK_ROWS, end)
                 _add_rows(
@@ -391,6 +564,8 @@ def build_histograms(
                     pairs.packed,
                     own_starts,
                     sums,
+                    by_column,
+                    values,
                 )
                 _flush(
                     columns.bins,

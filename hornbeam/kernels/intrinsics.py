@@ -15,6 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
+from hornbeam.kernels.bin_blocks import TURNED_COLUMNS, TURNED_ROWS, turn_bins
 from hornbeam.kernels.bits import count_bits, lowest_bit
 from hornbeam.kernels.row_sets import (
     SET_WORDS,
@@ -248,3 +249,78 @@ def _overload_move_rows(sets, source, target, tests, test, digits, digit):  # ty
 @overload(write_numbers)
 def _overload_write_numbers(digits, numbers):  # type: ignore[no-untyped-def]
     return lambda digits, numbers: _write_numbers(digits, numbers)
+
+
+# Blocks of bins
+
+_LANE = 16  # bytes of half a vector, within which bytes are interleaved
+_HALF = ir.VectorType(_BYTE, _LANE)
+
+
+def _shuffle(places: list[int]) -> Any:
+    position = ir.IntType(32)
+    return ir.Constant(ir.VectorType(position, len(places)), places)
+
+
+def _interleaved(begin: int) -> Any:
+    """Return the shuffle that interleaves half of each lane of two vectors."""
+    return _shuffle(
+        [
+            lane + i + vector
+            for lane in (0, _LANE)
+            for i in range(begin, begin + _LANE // 2)
+            for vector in (0, 2 * _LANE)
+        ]
+    )
+
+
+@intrinsic
+def _turn_bins(typingctx, bins, rows, begin, width, column, by_column, first):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = _Arrays(context, builder, signature, args)
+        target = context.make_array(signature.args[5])(context, builder, args[5])
+        stride = builder.extract_value(target.strides, 0)
+        halves = []
+        for i in range(TURNED_ROWS):
+            number = builder.add(args[2], _WORD(i))
+            row = builder.zext(arrays.load(1, number, ir.IntType(32)), _WORD)
+            start = builder.add(builder.mul(row, args[3]), args[4])
+            halves.append(arrays.load(0, start, _HALF))
+        # Each lane has bytes of 16 rows. An interleaving moves the highest bit of the
+        # number of a row to the lowest of the place in it, and that of the place to
+        # the lowest of the row: after four the rows are columns.
+        both, low, high = (
+            _shuffle([*range(2 * _LANE)]),
+            _interleaved(0),
+            _interleaved(8),
+        )
+        block = [
+            builder.shuffle_vector(halves[i], halves[i + _LANE], both)
+            for i in range(_LANE)
+        ]
+        for _ in range(4):
+            block = [
+                builder.shuffle_vector(block[i], block[i + _LANE // 2], half)
+                for i in range(_LANE // 2)
+                for half in (low, high)
+            ]
+        for i in range(TURNED_COLUMNS):
+            own = builder.mul(builder.add(args[6], _WORD(i)), stride)
+            arrays.store(block[i], 5, builder.add(own, args[2]))
+        return context.get_dummy_value()
+
+    uint64 = types.uint64
+    return types.void(bins, rows, uint64, uint64, uint64, by_column, uint64), generate
+
+
+@overload(turn_bins)
+def _overload_turn_bins(bins, rows, begin, width, column, by_column, first):  # type: ignore[no-untyped-def]
+    return lambda bins, rows, begin, width, column, by_column, first: _turn_bins(
+        bins,
+        rows,
+        np.uint64(begin),
+        np.uint64(width),
+        np.uint64(column),
+        by_column,
+        np.uint64(first),
+    )

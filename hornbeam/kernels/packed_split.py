@@ -6,8 +6,9 @@ histogram: their rows are summed into one that all such nodes share in turn, and
 the bins in use are read and cleared.
 
 The cuts of a numerical feature are scored twice. Scores in float32, eight at a time,
-are within 7 rounding errors of 2**-24 of the exact ones, because no term is negative
-and sums and differences are taken of integers. Cuts whose approximate score is within
+are within 13 rounding errors of 2**-24 of the exact ones, because no term is negative
+and sums and differences are taken of integers. Both children share one division, which
+takes longer than all else. Cuts whose approximate score is within
 2**-19 of the highest are then scored in float64 by the formula of `split`, so that the
 split is the one that `split` finds.
 """
@@ -268,8 +269,10 @@ def _score_approximately(prefix, count, extra, total, least, ridge, scores):
         right_h = np.uint32(right & _LOW_HALF)
         left_g = np.float32(np.int32(left >> 32))
         right_g = np.float32(np.int32(right >> 32))
-        score = left_g * left_g / (np.float32(left_h) + ridge)
-        score += right_g * right_g / (np.float32(right_h) + ridge)
+        left_n = np.float32(left_h) + ridge
+        right_n = np.float32(right_h) + ridge
+        score = left_g * left_g * right_n + right_g * right_g * left_n
+        score /= left_n * right_n
         valid = (left_h >= least) & (right_h >= least)
         scores[k] = score if valid else np.float32(0.0)
     bits = scores.view(np.int32)

@@ -17,17 +17,31 @@ __all__ = [
 ]
 
 
-#: How many rows ahead bins are prefetched.
-_AHEAD = np.uint64(64)
+#: How many rows ahead bins are prefetched, and for how many rows at a time.
+_AHEAD, _AT_ONCE = 64, 16
 #: The mean distance of rows from which they are.
 _SCATTERED_GAP = 40
 
 
 @inline
-def _ordered_left(value, low, count, inside_right):
-    """Return 1 if a row goes left by the range of bins ``low`` to ``low + count``."""
-    inside = np.uint64(np.int64(value) - low) < np.uint64(count)
-    return np.uint64(inside) ^ np.uint64(inside_right)
+def _left_bins(node):
+    """Return the first bin of those that go left, and their number.
+
+    The number is unsigned, since the bins outside of a range are the range that begins
+    at its end, with indices that wrap around.
+    """
+    low, count = node["low"], node["count"]
+    if not node["inside_right"]:
+        return low, np.uint64(count)
+    if count == 0:
+        return np.int64(0), ~np.uint64(0)
+    return low + count, np.uint64(-count)
+
+
+@inline
+def _ordered_left(value, low, count):
+    """Return 1 if a row goes left by the range of bins that go left."""
+    return np.uint64(np.uint64(np.int64(value) - low) < count)
 
 
 @inline
@@ -52,6 +66,34 @@ def _copy(source, target):
     """Copy in a loop: Numba takes a second to compile an assignment of slices."""
     for i in range(source.size):
         target[i] = source[i]
+
+
+@inline
+def _place(row, goes_left, i, left, target):
+    """Write row number i to both ends; return the number of rows that go left."""
+    target[left] = row
+    target[np.uint64(target.size) - np.uint64(1) - (i - left)] = row
+    return left + goes_left
+
+
+@inline
+def _divide_in_order(source, target, column, low, count, begin, end, left):
+    """Divide the rows ``source[begin:end]``, before which `left` rows go left."""
+    for i in range(np.uint64(begin), np.uint64(end)):
+        row = source[i]
+        goes_left = _ordered_left(column[np.uint64(row)], low, count)
+        left = _place(row, goes_left, i, left, target)
+    return left
+
+
+@inline
+def _divide_by_list(source, target, column, own_lefts, begin, end, left):
+    """Divide the rows as `_divide_in_order` does, by a bit set."""
+    for i in range(np.uint64(begin), np.uint64(end)):
+        row = source[i]
+        goes_left = _listed_left(column[np.uint64(row)], own_lefts)
+        left = _place(row, goes_left, i, left, target)
+    return left
 
 
 @kernel
@@ -85,33 +127,27 @@ def partition_rows(
     while task < tasks.shape[0]:
         node = nodes[tasks[task, 0]]
         column = bins[node["column"]]
-        low = node["low"]
-        count = node["count"]
-        inside_right = node["inside_right"]
         source = rows[node["side"], tasks[task, 1] : tasks[task, 2]]
         target = rows[1 - node["side"], tasks[task, 1] : tasks[task, 2]]
-        last = np.uint64(max(source.size, 1) - 1)
+        low, count = _left_bins(node)
+        own_lefts = lefts[tasks[task, 0]]
         left = np.uint64(0)
         scattered = _is_scattered(source)
-        if node["is_categorical"]:
-            own_lefts = lefts[tasks[task, 0]]
-            for i in range(np.uint64(source.size)):
-                if scattered:
-                    prefetch(column, np.uint64(source[min(i + _AHEAD, last)]))
-                row = source[i]
-                value = column[np.uint64(row)]
-                target[left] = row
-                target[last - (i - left)] = row
-                left += _listed_left(value, own_lefts)
-        else:
-            for i in range(np.uint64(source.size)):
-                if scattered:
-                    prefetch(column, np.uint64(source[min(i + _AHEAD, last)]))
-                row = source[i]
-                value = column[np.uint64(row)]
-                target[left] = row
-                target[last - (i - left)] = row
-                left += _ordered_left(value, low, count, inside_right)
+        step = _AT_ONCE if scattered else max(source.size, 1)
+        for begin in range(0, source.size, step):
+            end = min(begin + step, source.size)
+            if scattered:
+                first = min(begin + _AHEAD, source.size)
+                for i in range(first, min(end + _AHEAD, source.size)):
+                    prefetch(column, np.uint64(source[i]))
+            if node["is_categorical"]:
+                left = _divide_by_list(
+                    source, target, column, own_lefts, begin, end, left
+                )
+            else:
+                left = _divide_in_order(
+                    source, target, column, low, count, begin, end, left
+                )
         counts[task] = np.int64(left)
         task = next_task(sync, 0)
     barrier(sync, n_threads)
@@ -181,9 +217,7 @@ def mark_leaves(
         else:
             node = nodes[tasks[task, 0]]
             column = bins[node["column"]]
-            low = node["low"]
-            count = node["count"]
-            inside_right = node["inside_right"]
+            low, count = _left_bins(node)
             left = leaf_of_node[node["left"]]
             right = leaf_of_node[node["left"] + 1]
             if node["is_categorical"]:
@@ -195,7 +229,7 @@ def mark_leaves(
             else:
                 for i in range(own_rows.size):
                     row = np.uint64(own_rows[i])
-                    goes_left = _ordered_left(column[row], low, count, inside_right)
+                    goes_left = _ordered_left(column[row], low, count)
                     leaf_of[row] = left if goes_left else right
         task = next_task(sync, 0)
 
@@ -251,9 +285,8 @@ def route_rows(
                 if node["is_categorical"]:
                     goes_left = _listed_left(value, lefts[number])
                 else:
-                    goes_left = _ordered_left(
-                        value, node["low"], node["count"], node["inside_right"]
-                    )
+                    low, count = _left_bins(node)
+                    goes_left = _ordered_left(value, low, count)
                 number = node["left"] + 1 - np.int64(goes_left)
             leaf_of[np.uint64(row)] = leaf_of_node[number]
         task = next_task(sync, 0)

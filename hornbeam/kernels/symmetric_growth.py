@@ -15,7 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.histogram import HistogramSlots, build_histograms
+from hornbeam.kernels.histogram import (
+    HistogramBuffers,
+    HistogramSlots,
+    build_histograms,
+)
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_BINS, MIN_GAIN, PACK, REPLACE
@@ -122,8 +126,8 @@ class LevelBuffers(NamedTuple):
         (tasks, 5) and (tasks,) int64: see `partition.partition_rows`.
     tasks, joins
         See `histogram.build_histograms`.
-    packed
-        (threads, packed bins of a task) int64, zeros.
+    histogram_buffers
+        Memory of the threads that build histograms.
     columns, allowed
         (3, features) uint64 and (1, features) uint8: see `sampling.draw_columns`.
     below
@@ -142,7 +146,7 @@ class LevelBuffers(NamedTuple):
     counts: NDArray[np.int64]
     tasks: NDArray[np.int64]
     joins: NDArray[np.int64]
-    packed: NDArray[np.int64]
+    histogram_buffers: HistogramBuffers
     columns: NDArray[np.uint64]
     allowed: NDArray[np.uint8]
     below: NDArray[np.int64]
@@ -463,7 +467,7 @@ def grow_symmetric_tree(
                 rows.columns,
                 rows.rows,
                 rows.gradients,
-                buffers.packed,
+                buffers.histogram_buffers,
                 HistogramSlots(pool.histograms, pool.slabs, np.int64(0)),
             )
         else:

