@@ -59,7 +59,18 @@ def test_executors_that_are_killed(spark_cluster, tmp_path, expected):
     assert again.fit(frame).get_booster().digest() == expected
     rounds = [int(line) for line in (tmp_path / "rounds").read_text().split()]
     assert 0 not in rounds[1:]
-    # Spark repeats the lost task alone, which asks for all.
-    again.setParams(callbacks=[LostResult(tmp_path)])
-    assert again.fit(frame).get_booster().digest() == expected
+
+
+def test_a_result_that_is_lost_after_the_others_ended(
+    spark_cluster, tmp_path, expected
+):
+    """Spark repeats the lost task alone, which asks for all."""
+    frame = spark_cluster.createDataFrame(table())
+    estimator = HornbeamRegressor(
+        callbacks=[LostResult(tmp_path)],
+        launch_tracker_on_driver=False,
+        **OPTIONS,
+        **PARAMS,
+    )
+    assert estimator.fit(frame).get_booster().digest() == expected
     assert (tmp_path / "lost").exists()
