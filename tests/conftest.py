@@ -11,10 +11,20 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import profiles  # noqa: F401
 import pytest
+from native_signatures import pytest_runtest_teardown  # noqa: F401
 from xdist.scheduler import LoadFileScheduling
 
-#: Folders whose tests share a cluster or a session.
-SHARING = ("tests/dask/", "tests/ray/", "tests/spark/")
+#: Beginnings of the paths of tests that share a cluster or a session.
+SHARING = ("tests/dask/", "tests/ray/test_ray_train", "tests/spark/")
+
+#: Beginnings of the paths of the tests that take longest. They run first, so that at
+#: the end no process has a long file left while the others have none.
+LONGEST = (
+    *("tests/spark/", "tests/ray/", "tests/dask/", "tests/distributed/test_engines"),
+    *("tests/properties/", "tests/test_site", "tests/benchmarks/", "tests/test_docs"),
+    *("tests/test_io_faults", "tests/backends/test_opencl", "tests/test_digests"),
+    *("tests/kernels/test_jit", "tests/explain/report/", "tests/cli/"),
+)
 
 
 class ByFileOrCluster(LoadFileScheduling):
@@ -27,7 +37,18 @@ class ByFileOrCluster(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False  # to the files with the most tests first
     return ByFileOrCluster(config, log) if config.option.dist == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items):
+    places = {beginning: place for place, beginning in enumerate(LONGEST)}
+
+    def place(item):
+        found = (at for own, at in places.items() if item.nodeid.startswith(own))
+        return next(found, len(places))
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish():

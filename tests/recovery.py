@@ -175,6 +175,7 @@ def numbers_of(actors):
 
 
 @pytest.mark.alone
+@pytest.mark.strikes
 class Recovery:
     """The tests."""
 

@@ -13,14 +13,21 @@ from hornbeam.log import LOGGER
 PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.PAGES}
 
 
-#: Pages that take many seconds: two start clusters.
+#: Pages that take more than two seconds: two start clusters.
 LONG = {
     "docs/dask.md",
+    "docs/explaining.md",
+    "docs/gpu.md",
+    "docs/outputs.md",
+    "docs/report.md",
     "docs/spark.md",
+    "docs/tools.md",
+    "docs/uncertainty.md",
     "docs/worked-trees.md",
     "docs/tutorials/categories.md",
     "docs/tutorials/cluster.md",
     "docs/tutorials/first-model.md",
+    "docs/tutorials/from-lightgbm.md",
     "docs/tutorials/from-scikit-learn.md",
     "docs/tutorials/intervals.md",
     "docs/tutorials/larger-than-memory.md",

@@ -47,6 +47,7 @@ __all__ = [
     "create_margin_sums",
     "create_rows",
     "device_of_sums",
+    "uses_opencl",
 ]
 
 Floats = NDArray[np.float64]
@@ -58,6 +59,11 @@ def bytes_of_order(n_entries: int, n_columns: int, threads: int) -> int:
 
     longest = -(-n_entries // n_columns)
     return 8 * n_entries + working_bytes(n_entries, longest, threads)
+
+
+def uses_opencl(device: str) -> bool:
+    """Return whether the parameter `device` names devices of OpenCL."""
+    return device != "cpu"
 
 
 def create_backend(
@@ -101,7 +107,7 @@ def create_backend(
         (rows,): what random draws of rows depend on; None: the place of the row.
     """
     numbers = RowNumbers(margins.shape[1], keys=row_keys)
-    if device != "cpu":
+    if uses_opencl(device):
         team = take_team(threads)
         on_device, most = opencl.create_device_rows(
             device,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hornbeam.binning.layout import ExternalBins
 from hornbeam.errors import DataError, ErrorCode
@@ -80,6 +80,26 @@ class MemoryPlan:
                 code=ErrorCode.MEMORY_LIMIT_TOO_SMALL,
             )
         return self
+
+    def with_packed_in_memory(self, n_bytes: int, limit: int | None) -> MemoryPlan:
+        """Return the plan with packed gradients of this size in memory.
+
+        They take the place of blocks that stay there. DataError, which names the
+        `limit`, if that is too little.
+        """
+        if self.keeps_packed or limit is None:
+            return self
+        if n_bytes > self.kept_bytes:
+            raise DataError(
+                f"memory_limit is {in_words(limit)}, which is "
+                f"{in_words(n_bytes - self.kept_bytes)} too little to keep the packed "
+                "gradients of all rows in memory, as training on a device does whose "
+                "memory is too small for the gradients; raise memory_limit, or leave "
+                "device out",
+                code=ErrorCode.MEMORY_LIMIT_TOO_SMALL,
+            )
+        kept = self.kept_bytes - n_bytes
+        return replace(self, kept_bytes=kept, keeps_packed=True)
 
 
 def plan_memory(

@@ -103,11 +103,16 @@ class DenseMatrix:
 
     def as_bins(self, n_threads: int = 1) -> DenseBins:
         """Return the bins as a backend takes them."""
+        by_row = self.by_row(n_threads)
+        return replace(self.as_columns(), by_row=by_row, row_columns=self._row_columns)
+
+    def as_columns(self) -> DenseBins:
+        """Return the bins without a copy row by row, which devices make themselves."""
         layout = HistogramLayout.unbundled(
             self.cuts.n_bins, self.offsets, self.is_categorical
         )
-        by_row = self.by_row(n_threads)
-        return DenseBins(self.by_feature, by_row, layout, self._row_columns)
+        no_rows = np.empty(0, self.bin_dtype)
+        return DenseBins(self.by_feature, no_rows, layout)
 
     def take(self, rows: npt.NDArray[Any]) -> DenseMatrix:
         """Return the bins of some rows, in this order."""

@@ -48,6 +48,8 @@ class PerTreeCuts:
         Maximum number of bins of a numeric column.
     n_threads
         Number of threads, which share the columns. It does not change the result.
+    by_row
+        Whether dense bins get a copy row by row, which devices make themselves.
 
     Attributes
     ----------
@@ -65,9 +67,11 @@ class PerTreeCuts:
         table: Table,
         max_bin: int,
         n_threads: int,
+        *,
+        by_row: bool = True,
     ) -> None:
         self._blocks, self._n_rows, self._max_bin = blocks, table.n_rows, max_bin
-        self._n_threads = n_threads
+        self._n_threads, self._by_row = n_threads, by_row
         self.is_sparse = stays_sparse(table)
         self._has_missing = np.diff(blocks.starts) < table.n_rows
         self._is_categorical = categorical(table)
@@ -125,7 +129,9 @@ class PerTreeCuts:
             np.cumsum([0, *n_bins]).astype(np.int64),
             self._is_categorical,
         )
-        by_row = to_row_major(by_feature, self._n_threads)
+        by_row = np.empty(0, by_feature.dtype)
+        if self._by_row:
+            by_row = to_row_major(by_feature, self._n_threads)
         return DenseBins(by_feature, by_row, layout)
 
     def _sparse_bins(self, ends: list[NDArray[np.int64]]) -> SparseBins:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hornbeam.backends.factory import bytes_of_order
+from hornbeam.backends.factory import bytes_of_order, uses_opencl
+from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
@@ -50,8 +51,12 @@ def prepare(data: DMatrix, parameters: Parameters) -> PreparedFeatures:
         If the tree method cannot use the matrix, or needs more memory than is free.
     """
     p, method = parameters, parameters.method()
+    on_device = uses_opencl(p.device)
     if method == "hist":
         binned = data.binned(p.bins(), p.nthread)
+        if on_device and isinstance(binned, DenseMatrix):
+            dense = binned.as_columns()
+            return PreparedFeatures(binned.cuts, dense, binned.is_float32)
         bins = binned.as_bins(p.nthread)
         if p.leaf_solver == "line_search" and isinstance(bins, ExternalBins):
             raise DataError(
@@ -83,7 +88,9 @@ def prepare(data: DMatrix, parameters: Parameters) -> PreparedFeatures:
     if method == "exact" or is_local:
         ordered = columns.sorted_columns(p.bins() if is_local else 0)
         return PreparedFeatures(columns, ordered, columns.is_float32)
-    cuts = data.tree_cuts = PerTreeCuts(columns, data.table, p.bins(), p.nthread)
+    cuts = data.tree_cuts = PerTreeCuts(
+        columns, data.table, p.bins(), p.nthread, by_row=not on_device
+    )
     per_tree = PerTreeBins(cuts.make_bins, data.n_features, cuts.is_sparse)
     return PreparedFeatures(cuts, per_tree, columns.is_float32)
 

@@ -69,11 +69,12 @@ def run(job: Job) -> None:
     evals = _evals(job, dtrain, parameters, target)
     if target.reason:
         _say(target.reason)
-    if not (job.cache or dtrain.table.is_stream):
-        for lint in lints_of_columns(dtrain, parameters):
-            is_column = lint.where in (dtrain.feature_names or ())
-            option = f" (--drop {shlex.quote(lint.where)})" if is_column else ""
-            _say(f"warning: {lint.text} {lint.mend}{option}")
+    # Ids are told by their values, which external memory does not keep.
+    values = matrix_of(rows, columns) if job.cache else dtrain
+    for lint in lints_of_columns(values, parameters):
+        is_column = lint.where in (values.feature_names or ())
+        option = f" (--drop {shlex.quote(lint.where)})" if is_column else ""
+        _say(f"warning: {lint.text} {lint.mend}{option}")
     choice = _choose(job, parameters, dtrain, bool(evals))
     if choice.chosen:
         _say(f"chosen: {described(choice.chosen)}")

@@ -22,6 +22,7 @@ __all__ = [
     "called",
     "compilation",
     "layout_of",
+    "layouts_of",
     "read",
     "type_of",
     "write",
@@ -94,12 +95,18 @@ def called() -> Signatures:
 
     Those of a user's formulas, whose names end with a digest, are not among them.
     """
-    found: Signatures = {}
-    for name, kernel in KERNELS.items():
-        is_own = name.startswith("hornbeam.") and not _OF_FORMULAS.search(name)
-        if kernel.overloads and is_own:
-            found[name] = [[*map(layout_of, types)] for types in kernel.overloads]
-    return found
+    every = {name: layouts_of(name, kernel) for name, kernel in KERNELS.items()}
+    return {name: own for name, own in every.items() if own}
+
+
+def layouts_of(name: str, kernel: Any) -> list[list[Any]]:
+    """Return the signatures that this process has called of one of Hornbeam's kernels.
+
+    A user's kernels, and kernels of a user's formulas, have none.
+    """
+    if not name.startswith("hornbeam.") or _OF_FORMULAS.search(name):
+        return []
+    return [[*map(layout_of, types)] for types in kernel.overloads]
 
 
 def compilation(name: str, layouts: list[Any]) -> Callable[[], None]:

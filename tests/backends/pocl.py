@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hornbeam.backends.opencl.devices import Device, Options, find_devices
+from hornbeam.backends.opencl.devices import Device, Options, find_devices, opencl
 
-__all__ = ["NAME", "SHAPES", "device_of"]
+__all__ = ["HALVES", "NAME", "SHAPES", "device_of", "needs_two"]
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("pocl_binary_distribution")  # for Linux on x86-64 only
@@ -36,3 +36,18 @@ def device_of(options: Options) -> Device:
     """Return PoCL's device, for which kernels are compiled in this way."""
     (device,) = (device for device in find_devices() if device.name == NAME)
     return replace(device, options=options)
+
+
+def _halves() -> tuple[Device, ...]:
+    """Return two devices with one compute unit of PoCL each."""
+    device = device_of(SHAPES["one item"])
+    by_unit = [opencl().device_partition_property.EQUALLY, 1]
+    handles = device.handle.create_sub_devices(by_unit)
+    return tuple(
+        replace(device, name=f"opencl:7:{number}", handle=handle, units=1)
+        for number, handle in enumerate(handles[:2])
+    )
+
+
+HALVES = _halves()
+needs_two = pytest.mark.skipif(len(HALVES) < 2, reason="the processor has one core")

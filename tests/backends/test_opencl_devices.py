@@ -142,6 +142,15 @@ def test_memory_that_runs_out_later_is_the_same_error():
     assert len(digests) == 1
 
 
+def test_memory_that_is_freed_does_not_count():
+    queue = DeviceQueue(device_of(SHAPES["one item"]))
+    kept = queue.empty(1000)
+    queue.empty(3000)
+    assert queue.taken == 1000
+    del kept
+    assert queue.taken == 0
+
+
 def test_a_feature_of_too_many_bins_is_an_error():
     values = np.arange(9000.0)[:, None]
     data = hornbeam.DMatrix(values, values[:, 0])

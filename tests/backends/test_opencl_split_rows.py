@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 from parts import KINDS, N_ROWS, grow
-from pocl import SHAPES, device_of
+from pocl import HALVES, needs_two
 
 import hornbeam
 from hornbeam.backends.opencl import devices
-from hornbeam.backends.opencl.devices import opencl
 from hornbeam.backends.opencl.split_rows import SplitRows
 from hornbeam.kernels.jit import COMPILED
-
-
-def halves():
-    """Return two devices with one compute unit of PoCL each."""
-    device = device_of(SHAPES["one item"])
-    by_unit = [opencl().device_partition_property.EQUALLY, 1]
-    handles = device.handle.create_sub_devices(by_unit)
-    return tuple(
-        replace(device, name=f"opencl:7:{number}", handle=handle, units=1)
-        for number, handle in enumerate(handles[:2])
-    )
-
-
-HALVES = halves()
-needs_two = pytest.mark.skipif(len(HALVES) < 2, reason="the processor has one core")
 
 
 @needs_two

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from parts import KINDS, N_ROWS, grow
-from pocl import NAME, SHAPES, device_of
+from pocl import HALVES, NAME, SHAPES, device_of, needs_two
 from test_external_rows import UNLIMITED, external_rows
 
 import hornbeam
@@ -21,16 +21,80 @@ from hornbeam.errors import ErrorCode
 from hornbeam.kernels.jit import COMPILED
 
 
-def streamed(folder, shape="one item", budget=UNLIMITED, **options):
+def streamed(folder, shape="one item", budget=UNLIMITED, devices=(), **options):
     """Return what makes rows of several blocks, whose bins are copied for each pass."""
-    queue = DeviceQueue(device_of(SHAPES[shape]))
-    kind = partial(StreamedRows, queue=queue, budget=budget)
+    devices = devices or [device_of(SHAPES[shape])]
+    kind = partial(StreamedRows, devices=devices, budget=budget)
     return partial(external_rows, folder, None, kind=kind, **options)
+
+
+def smallest(folder, devices, **options):
+    """Return the devices with memory for the lists of rows only.
+
+    Each has as much as the error says that is needed, which leaves none for gradients.
+    """
+    found = []
+    for number, device in enumerate(devices):
+        tried = list(devices)
+        tried[number] = replace(device, memory=1)
+        make = streamed(folder / str(number), devices=tried, **options)
+        with pytest.raises(hornbeam.DeviceError, match="needs") as error:
+            grow(make)
+        assert error.value.code == ErrorCode.DEVICE_OUT_OF_MEMORY
+        assert error.value.details["available"] == 1
+        found.append(replace(device, memory=error.value.details["needed"]))
+    return found
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_give_the_trees_of_rows_in_memory(tmp_path, kind):
     assert grow(streamed(tmp_path), **KINDS[kind]) == grow(**KINDS[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_may_be_on_the_host(tmp_path, kind):
+    devices = smallest(tmp_path, [device_of(SHAPES["one item"])])
+    rows = streamed(tmp_path, devices=devices)
+    assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
+
+
+@needs_two
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "is_small", [pytest.param(False, marks=pytest.mark.slow), True]
+)
+def test_two_devices_give_the_same_trees(tmp_path, kind, is_small):
+    devices = smallest(tmp_path, HALVES) if is_small else HALVES
+    rows = streamed(tmp_path, devices=devices)
+    assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
+
+
+@needs_two
+@pytest.mark.parametrize("block_rows", [N_ROWS, N_ROWS // 2, 7 + N_ROWS // 16])
+def test_devices_may_have_different_numbers_of_blocks(tmp_path, block_rows):
+    rows = streamed(tmp_path, devices=HALVES, block_rows=block_rows)
+    assert grow(rows) == grow()
+
+
+def test_blocks_that_do_not_fit_are_an_error_with_both_sizes(tmp_path):
+    (device,) = smallest(tmp_path, [device_of(SHAPES["one item"])])
+    less = replace(device, memory=device.memory - 1)
+    with pytest.raises(hornbeam.DeviceError) as error:
+        grow(streamed(tmp_path, devices=[less]))
+    assert error.value.code == ErrorCode.DEVICE_OUT_OF_MEMORY
+    assert error.value.details == {
+        "needed": device.memory,
+        "available": device.memory - 1,
+    }
+
+
+def test_gradients_on_the_host_count_towards_the_memory_limit():
+    plan = MemoryPlan(6, 1, 10**6, frozenset(), keeps_packed=False)
+    assert plan.with_packed_in_memory(4 * 10**5, 10**9).kept_bytes == 6 * 10**5
+    assert plan.with_packed_in_memory(4 * 10**6, None) == plan
+    with pytest.raises(hornbeam.DataError, match="3 MB too little") as error:
+        plan.with_packed_in_memory(4 * 10**6, 10**9)
+    assert error.value.code == ErrorCode.MEMORY_LIMIT_TOO_SMALL
 
 
 @pytest.mark.parametrize("block_rows", [N_ROWS, N_ROWS // 2, 7 + N_ROWS // 16])
@@ -49,8 +113,12 @@ def test_blocks_may_be_kept_in_memory_of_the_host(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_any_size_of_groups_gives_the_same_trees(tmp_path, shape, kind):
-    assert grow(streamed(tmp_path, shape), **KINDS[kind]) == grow(**KINDS[kind])
+@pytest.mark.parametrize("is_small", [False, True])
+def test_any_size_of_groups_gives_the_same_trees(tmp_path, shape, kind, is_small):
+    devices = [device_of(SHAPES[shape])]
+    devices = smallest(tmp_path, devices) if is_small else devices
+    rows = streamed(tmp_path, devices=devices)
+    assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
 
 
 def test_uploads_reach_the_kernels_that_were_started_after_them():
@@ -79,44 +147,78 @@ def matrix(folder, labels=LABELS, **options):
     return hornbeam.ExtMemQuantileDMatrix(batches, cache=folder, **options)
 
 
+MODELS = {
+    "plain": {},
+    "columns and rows sampled": {"subsample": 0.5, "colsample_bynode": 0.5},
+    "goss": {"sampling_method": "goss"},
+    "leaf-wise": {"grow_policy": "lossguide", "max_leaves": 9},
+    "symmetric": {"grow_policy": "symmetric"},
+    "dart": {"booster": "dart", "rate_drop": 0.3},
+    "classes": {"objective": "multi:softprob", "num_class": 2},
+    "vectors": VECTORS,
+    "vectors, sketched": {**VECTORS, "sketch_outputs": 1, "subsample": 0.5},
+}
+#: The devices of each way, and whether they have memory for the lists of rows only.
+WAYS = {
+    "one": (1, False),
+    "one, gradients on the host": (1, True),
+    "two": (2, False),
+    "two, gradients on the host": (2, True),
+}
+
+#: Which of them the fast tests try.
+FAST = {kind: ["two, gradients on the host"] for kind in MODELS}
+FAST["plain"] = FAST["vectors, sketched"] = [*WAYS]
+
+
+@needs_two
 @pytest.mark.parametrize(
-    "params",
+    ("kind", "way"),
     [
-        {},
-        {"subsample": 0.5, "colsample_bynode": 0.5},
-        {"sampling_method": "goss"},
-        {"grow_policy": "lossguide", "max_leaves": 9},
-        {"grow_policy": "symmetric"},
-        {"booster": "dart", "rate_drop": 0.3},
-        {"objective": "multi:softprob", "num_class": 2},
-        VECTORS,
-        {**VECTORS, "sketch_outputs": 1, "subsample": 0.5},
+        pytest.param(kind, way, marks=() if way in FAST[kind] else pytest.mark.slow)
+        for kind in MODELS
+        for way in WAYS
     ],
 )
-def test_models_of_blocks_have_the_digests_of_the_cpu(tmp_path, monkeypatch, params):
+def test_models_of_blocks_have_the_digests_of_the_cpu(tmp_path, monkeypatch, kind, way):
     monkeypatch.setattr(external_build, "BLOCK_ROWS", N_ROWS // 6)
-    params = {"objective": "binary:logistic", **params}
+    params = {"objective": "binary:logistic", **MODELS[kind]}
     is_vector = "multi_strategy" in params
     labels = np.column_stack([LABELS, LABELS[::-1]]) if is_vector else LABELS
     data = matrix(tmp_path, labels)
     assert data.binned(256).as_bins().blocks.n_blocks > 3
-    threads = (1, 2, 3, 7) if "subsample" in params and COMPILED else (1,)
-    ways = [{"device": "cpu"}, *({"device": NAME, "nthread": n} for n in threads)]
-    assert (
-        len({hornbeam.train({**params, **way}, data, 3).digest() for way in ways}) == 1
-    )
+    count, is_small = WAYS[way]
+    there = train_there(monkeypatch, params, data, HALVES[:count], is_small)
+    here = hornbeam.train(params, data, 3).digest()
+    for threads in (1, 2, 3, 7) if "subsample" in params and COMPILED else (1,):
+        assert there(threads).digest() == here
+
+
+def train_there(monkeypatch, params, data, own, is_small):
+    """Return what trains on these devices with a number of threads."""
+    name = "+".join(device.name for device in own)
+
+    def train(threads=1):
+        given = {**params, "device": name, "nthread": threads}
+        return hornbeam.train(given, data, 3)
+
+    own = list(own)
+    for number, device in enumerate(own if is_small else ()):
+        own[number] = replace(device, memory=1)
+        monkeypatch.setattr(devices, "find_devices", lambda: tuple(own))
+        with pytest.raises(hornbeam.DeviceError) as error:
+            train()
+        own[number] = replace(device, memory=error.value.details["needed"])
+    monkeypatch.setattr(devices, "find_devices", lambda: tuple(own))
+    return train
 
 
 def test_what_is_not_streamed_is_one_error_each(tmp_path, monkeypatch):
     data = matrix(tmp_path)
     single = {"extmem_single_page": True, "subsample": 0.5}
-    for words, params in {
-        "name one": {"device": f"{NAME}+{NAME}"},
-        "extmem_single_page": {"device": NAME, **single},
-    }.items():
-        with pytest.raises(hornbeam.ParameterError, match=words) as error:
-            hornbeam.train(params, data, 1)
-        assert error.value.code == ErrorCode.UNSUPPORTED_COMBINATION
+    with pytest.raises(hornbeam.ParameterError, match="extmem_single_page") as error:
+        hornbeam.train({"device": NAME, **single}, data, 1)
+    assert error.value.code == ErrorCode.UNSUPPORTED_COMBINATION
     small = replace(device_of(SHAPES["one item"]), memory=10_000)
     monkeypatch.setattr(devices, "find_devices", lambda: (small,))
     with pytest.raises(hornbeam.DeviceError, match="needs") as refused:

@@ -10,10 +10,12 @@ from pathlib import Path
 import digests
 import numpy as np
 import pytest
-from pocl import NAME
+from pocl import HALVES, NAME, needs_two
 
 import hornbeam
-from hornbeam.backends.opencl.devices import opencl
+from hornbeam.backends.opencl import devices, queue
+from hornbeam.backends.opencl.devices import find_device, opencl
+from hornbeam.binning import external_build
 from hornbeam.errors import ErrorCode
 
 #: What a device refuses, each with one error.
@@ -142,24 +144,71 @@ def test_the_number_of_compute_units_does_not_matter(units):
     assert process.returncode == 0, process.stdout
 
 
-def test_after_a_lost_device_training_goes_on_with_the_cpu(monkeypatch):
-    data, params = rows(), {"objective": "binary:logistic", "max_depth": 3}
-    booster = hornbeam.Booster({**params, "device": NAME}, [data])
-    booster.update(data, 0)
-    booster.update(data, 1)
-    before = booster.digest()
-
+def lose(context):
+    """Let copies fail: OpenCL finds no such part of a buffer."""
     copy = opencl().enqueue_copy
 
-    def lose(queue, target, source, **options):
-        """Raise an error of OpenCL: no such part of a buffer is there to be copied."""
+    def fail(queue, target, source, **options):
         return copy(queue, target, source, **options, src_offset=1 << 60)
 
-    with monkeypatch.context() as lost:
-        lost.setattr(opencl(), "enqueue_copy", lose)
+    context.setattr(opencl(), "enqueue_copy", fail)
+
+
+def fill(context):
+    """Let buffers not fit."""
+    buffer = queue._buffer_type()
+
+    def fail(context, flags, size):
+        return buffer(context, flags, size + (1 << 60))
+
+    context.setattr(queue, "_buffer_type", lambda: fail)
+
+
+#: What happens to a device, and the code of the error.
+FAILURES = {
+    "lost": (lose, ErrorCode.DEVICE_FAILED),
+    "full": (fill, ErrorCode.DEVICE_OUT_OF_MEMORY),
+}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param("memory", id="in memory"),
+        pytest.param("blocks", id="in external memory"),
+        pytest.param("two", id="on two devices", marks=needs_two),
+        pytest.param("two, blocks", id="external, two devices", marks=needs_two),
+    ],
+)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_after_a_device_fails_training_goes_on_with_the_cpu(
+    monkeypatch, tmp_path, failure, place
+):
+    name = NAME
+    if "two" in place:
+        monkeypatch.setattr(devices, "find_devices", lambda: HALVES)
+        name = "+".join(device.name for device in HALVES)
+    data, params = rows(), {"objective": "binary:logistic", "max_depth": 3}
+    if "blocks" in place:
+        monkeypatch.setattr(external_build, "BLOCK_ROWS", 500)
+        x, y = data.get_data().toarray(), data.get_label()
+        batches = lambda: iter([(x[:900], y[:900]), (x[900:], y[900:])])  # noqa: E731
+        data = hornbeam.ExtMemQuantileDMatrix(batches, cache=tmp_path)
+    booster = hornbeam.Booster({**params, "device": name}, [data])
+    booster.update(data, 0)
+    booster.update(data, 1)
+    before, (fail, code) = booster.digest(), FAILURES[failure]
+
+    with monkeypatch.context() as context:
+        fail(context)
         with pytest.raises(hornbeam.DeviceError, match="device='cpu'") as error:
             booster.update(data, 2)
-    assert error.value.code == ErrorCode.DEVICE_FAILED
+    assert error.value.code == code
+    assert "of which this training has taken" in str(error.value)
+    if failure == "full":
+        needed, available = (error.value.details[k] for k in ("needed", "available"))
+        assert needed > 2000 * 10
+        assert available == find_device(name.partition("+")[0]).memory
     assert booster.digest() == before
     booster.set_param("device", "cpu")
     booster.update(data, 2)

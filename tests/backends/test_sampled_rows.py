@@ -142,6 +142,7 @@ def test_without_a_sample_there_is_nothing_to_cache():
         train({"extmem_single_page": True}, data, 1)
 
 
+@pytest.mark.skipif(not COMPILED, reason="bins ten million values")
 def test_the_error_message_says_how_much_memory_the_sample_takes(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400_000, 25)).astype(np.float32)

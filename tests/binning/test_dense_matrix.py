@@ -10,6 +10,9 @@ from profiles import examples
 
 import hornbeam
 from hornbeam.binning.dense import pack_features
+from hornbeam.kernels.jit import COMPILED
+
+N_ROWS = 3000 if COMPILED else 400
 
 
 @examples(60)
@@ -60,11 +63,11 @@ def test_histograms_of_packed_columns_equal_those_of_features(bins, seed):
 def test_packed_indicators_grow_the_same_trees(params, weighted, tmp_path):
     """In external memory features are not packed."""
     rng = np.random.default_rng(0)
-    rows = (rng.random((3000, 21)) < 0.3).astype(float)
+    rows = (rng.random((N_ROWS, 21)) < 0.3).astype(float)
     rows[rng.random(rows.shape) < 0.05] = np.nan
-    rows[:, 20] = np.round(rng.normal(size=3000), 2)
+    rows[:, 20] = np.round(rng.normal(size=N_ROWS), 2)
     labels = np.nan_to_num(rows[:, 0] * rows[:, 3] + rows[:, 7]) + rows[:, 20]
-    weights = rng.random(3000) if weighted else None
+    weights = rng.random(N_ROWS) if weighted else None
     data = hornbeam.DMatrix(rows, labels, weight=weights)
     paged = hornbeam.DMatrix(rows, labels, weight=weights, cache=tmp_path / "bins")
     digests = {hornbeam.train(params, each, 3).digest() for each in (data, paged)}
@@ -72,3 +75,13 @@ def test_packed_indicators_grow_the_same_trees(params, weighted, tmp_path):
     joint = data.binned(256).as_bins()
     assert joint.row_columns is not None
     assert joint.by_row.size < rows.size / 2
+
+
+def test_bins_for_a_device_have_no_copy_by_row():
+    rows = np.random.default_rng(0).normal(size=(300, 5))
+    binned = hornbeam.DMatrix(rows, rows[:, 0]).binned(256)
+    columns, both = binned.as_columns(), binned.as_bins()
+    assert columns.by_row.size == 0
+    assert columns.by_feature is both.by_feature
+    assert np.array_equal(both.by_row, both.by_feature.T.ravel())
+    assert np.array_equal(columns.layout.offsets, both.layout.offsets)

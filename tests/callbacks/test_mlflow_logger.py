@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import mlflow
 import numpy as np
 import pytest
 
@@ -21,6 +20,13 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:The ``noload`` loader strategy",
     "ignore:.*unclosed database:ResourceWarning",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _import_mlflow():
+    """Import MLflow only in the process that runs these tests: it takes seconds."""
+    global mlflow
+    import mlflow
 
 
 @pytest.fixture

@@ -38,6 +38,9 @@ def customers(tmp_path_factory) -> Path:
     )
     pyarrow.csv.write_csv(table, folder / "all.csv")
     pyarrow.parquet.write_table(table, folder / "all.parquet")
+    path = str(folder / "batches.arrow")
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=90)
     return folder
 
 
@@ -148,13 +151,18 @@ def test_the_model_does_not_depend_on_threads(customers, threads):
     assert digests[0] == digests[1]
 
 
-def test_columns_that_look_like_ids_or_leaks_are_warned_of(customers):
+@pytest.mark.parametrize(
+    "data", ["all.csv", "batches.arrow", "all.csv --cache cache"], ids=str
+)
+def test_columns_that_look_like_ids_or_leaks_are_warned_of(customers, data):
     process = command(
-        *("train", "all.csv", "--target", "bought", "--rounds", 2, "--model", "w.ubj"),
+        *("train", *data.split(), "--target", "bought", "--rounds", 2),
+        *("--model", "w.ubj"),
         cwd=customers,
     )
     assert "warning: 'customer' has 400 different whole numbers" in process.stderr
     assert "(--drop customer)" in process.stderr
+    assert "warning: By 'grade' alone the label" in process.stderr
     assert process.returncode == 0
 
 

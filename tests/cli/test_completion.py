@@ -54,6 +54,7 @@ def test_bash(tmp_path):
     assert offered("bash", script, tmp_path) == [expected for _, expected in CASES]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
 def test_fish(tmp_path):
     cases = CASES[:-1]  # where there is nothing, fish offers files

@@ -16,11 +16,12 @@ FOLDER = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)  # before unselected tests are removed
 def pytest_collection_modifyitems(items):
-    """Run slow tests that strike a cluster alone: their timeouts depend on the load."""
+    """Run slow tests that strike a cluster apart: their timeouts depend on the load."""
     for item in items:
         own = {"own_cluster", "own_scheduler"} & set(item.fixturenames)
         if FOLDER in item.path.parents and own and item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.alone)
+            item.add_marker(pytest.mark.strikes)
 
 
 #: Variables that a worker's nanny sets in this process for the worker that it starts.

@@ -133,6 +133,7 @@ ANSWERS = TABLE if os.environ.get("WHOLE_TABLE") else TABLE[::7]
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.strikes
 @pytest.mark.parametrize(("how", "kind"), ANSWERS)
 def test_wrong_answers_change_nothing(engine, how, kind):
     own = engine(2)

@@ -421,6 +421,7 @@ def test_batches_of_other_kinds_of_times():
         hornbeam.DMatrix([(x, y[: len(x)]) for x in parts], dates="expand")
 
 
+@pytest.mark.slow
 def test_reports_show_the_parts(tmp_path):
     from hornbeam.explain.report import report
 

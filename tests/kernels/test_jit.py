@@ -66,6 +66,7 @@ def test_an_edited_formula_is_compiled_again(copy):
     assert run(copy, WEIGH) == {"weight": 0.25, "hits": 1}
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_kernels_compile_without_a_cache_folder(copy, tmp_path):
     # Files in place of folders: not even root can write there.
@@ -120,6 +121,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_kernels_of_one_loop_are_cached_each_with_its_formula(copy):
     for hits in (0, 1):
@@ -276,6 +278,7 @@ SIX = {
 MOST = {name: n for n, some in ((2, TWO), (4, FOUR), (6, SIX)) for name in some}
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_kernels_have_few_variants():
     command = [sys.executable, "-c", COUNT]

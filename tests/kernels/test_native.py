@@ -142,8 +142,12 @@ def test_without_numba_the_error_names_the_extra(package):
     ("damage", "fault"),
     [
         (lambda data: data[: len(data) // 2], "is not complete"),
-        (lambda data: b"", "is not complete"),
-        (lambda data: b"\x7fELF" + bytes(200) + data[-200:], "does not load"),
+        pytest.param(lambda data: b"", "is not complete", marks=pytest.mark.slow),
+        pytest.param(
+            lambda data: b"\x7fELF" + bytes(200) + data[-200:],
+            "does not load",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_damaged_binary_is_not_used(package, damage, fault):

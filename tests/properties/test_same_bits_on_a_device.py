@@ -20,11 +20,15 @@ pytest.importorskip("pocl_binary_distribution")  # for Linux on x86-64 only
 REFUSED = {"weights", "updates", "at nodes", "exact", "by updater"}
 
 
-def assert_same_model(configuration, turns):
+#: One device, and two queues of it that share the rows.
+DEVICES = pytest.mark.parametrize("device", ["opencl:0:0", "opencl:0:0+opencl:0:0"])
+
+
+def assert_same_model(configuration, turns, device):
     """Train on the CPU and on the device; either gives this model, or refuses it."""
     params = settings_of(configuration, turns)
     data = matrix_of(configuration, params)
-    there = {**params, "device": "opencl:0:0"}
+    there = {**params, "device": device}
     begun = None
     if configuration["booster"] == "updates":
         grown = settings_of(configuration | {"booster": "trees"}, turns)
@@ -39,6 +43,7 @@ def assert_same_model(configuration, turns):
 
 
 @pytest.mark.slow
+@DEVICES
 @pytest.mark.parametrize(
     ("configuration", "turns"),
     [
@@ -46,13 +51,14 @@ def assert_same_model(configuration, turns):
         for each in covering(strength=1)
     ],
 )
-def test_each_choice_is_the_model_of_the_cpu(configuration, turns):
-    assert_same_model(configuration, turns)
+def test_each_choice_is_the_model_of_the_cpu(configuration, turns, device):
+    assert_same_model(configuration, turns, device)
 
 
 @pytest.mark.slow
+@DEVICES
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_each_pair_of_choices_is_the_model_of_the_cpu(objective):
+def test_each_pair_of_choices_is_the_model_of_the_cpu(objective, device):
     for configuration, turns in covering(strength=2):
         if configuration["objective"] == objective:
-            assert_same_model(configuration, turns)
+            assert_same_model(configuration, turns, device)

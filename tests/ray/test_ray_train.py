@@ -7,7 +7,6 @@ import pytest
 import ray
 import ray.train
 import ray.tune
-from own_process import run_in_own_process
 from rows import FRAME, alone, matrix
 
 import hornbeam
@@ -80,55 +79,6 @@ def test_a_trainer_with_more_workers_than_cpus(tmp_path):
     with pytest.raises(hornbeam.HornbeamError, match=r"9 CPU.*has 3") as caught:
         fit(tmp_path, 9)
     assert caught.value.code == ErrorCode.TOO_FEW_SLOTS
-
-
-def xgboost_loop(config):
-    import xgboost
-    from ray.train.xgboost import RayTrainReportCallback
-
-    assert xgboost.train.__module__.startswith("hornbeam")
-    shard = ray.train.get_dataset_shard("train")
-    frame = shard.materialize().to_pandas()
-    dtrain = xgboost.DMatrix(
-        frame.drop(columns="y"), frame["y"], enable_categorical=True
-    )
-    xgboost.train(
-        PARAMS,
-        dtrain,
-        4,
-        evals=[(dtrain, "train")],
-        verbose_eval=False,
-        callbacks=[RayTrainReportCallback()],
-    )
-
-
-def test_the_trainer_of_ray_trains_with_the_drop_in(tmp_path):
-    run_in_own_process(
-        f"""
-        import hornbeam.xgboost
-        hornbeam.xgboost.stand_in()
-        import ray, ray.train
-        from ray.train.xgboost import RayTrainReportCallback, XGBoostTrainer
-        import test_ray_train as tests
-        from conftest import start
-        start(setup=hornbeam.xgboost.stand_in)
-        trainer = XGBoostTrainer(
-            tests.xgboost_loop,
-            train_loop_config={{}},
-            scaling_config=ray.train.ScalingConfig(num_workers=2),
-            run_config=ray.train.RunConfig(storage_path={str(tmp_path)!r}),
-            datasets={{"train": tests.dataset()}},
-            dataset_config=hornbeam.ray.RowRanges(),
-        )
-        model = RayTrainReportCallback.get_model(trainer.fit().checkpoint)
-        import xgboost
-        frame = tests.ROWS
-        data = xgboost.DMatrix(
-            frame.drop(columns="y"), frame["y"], enable_categorical=True
-        )
-        assert model.digest() == xgboost.train(tests.PARAMS, data, 4).digest()
-        """
-    )
 
 
 def trial(config):

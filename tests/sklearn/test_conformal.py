@@ -48,60 +48,57 @@ def check_coverage(covered, n_tests, calibration_rows, coverage):
     assert law.mean() / n_tests >= coverage - 1e-12
 
 
-@pytest.mark.parametrize("coverage", [0.6, 0.9])
+def shares_covered(diamonds, seed, **options):
+    """Train on 500 rows; return the shares of others in intervals of 0.6 and 0.9."""
+    X, y = diamonds
+    train, test = split(len(y), seed, 500)
+    model = HornbeamRegressor(**FEW | options).fit(X.iloc[train], y[train])
+    shares = []
+    for coverage in (0.6, 0.9):
+        low, high = model.predict_interval(X.iloc[test], coverage).T
+        shares.append(((low <= y[test]) & (y[test] <= high)).mean())
+    return shares
+
+
 @pytest.mark.parametrize("method", ["split", "cqr"])
-def test_intervals_have_the_coverage_of_exchangeable_rows(diamonds, method, coverage):
-    X, y = diamonds
-    covered = []
-    for seed in range(20):
-        train, test = split(len(y), seed, 500)
-        params = FEW | (QUANTILES if method == "cqr" else {})
-        model = HornbeamRegressor(conformal=method, random_state=seed, **params)
-        low, high = (
-            model.fit(X.iloc[train], y[train])
-            .predict_interval(X.iloc[test], coverage)
-            .T
-        )
-        covered.append(((low <= y[test]) & (y[test] <= high)).mean())
-    check_coverage(covered, len(test), 100, coverage)
+def test_intervals_have_the_coverage_of_exchangeable_rows(diamonds, method):
+    params = QUANTILES if method == "cqr" else {}
+    covered = [
+        shares_covered(diamonds, seed, conformal=method, random_state=seed, **params)
+        for seed in range(20)
+    ]
+    for coverage, shares in zip((0.6, 0.9), np.transpose(covered), strict=True):
+        check_coverage(shares, 2500, 100, coverage)
 
 
-@pytest.mark.parametrize("coverage", [0.6, 0.9])
-def test_cross_validated_intervals_have_about_the_coverage(diamonds, coverage):
-    X, y = diamonds
-    covered = []
-    for seed in range(8):
-        train, test = split(len(y), seed, 500)
-        model = HornbeamRegressor(conformal="cv+", n_bags=5, **FEW)
-        low, high = (
-            model.fit(X.iloc[train], y[train])
-            .predict_interval(X.iloc[test], coverage)
-            .T
-        )
-        covered.append(((low <= y[test]) & (y[test] <= high)).mean())
-    # All 500 rows calibrate.
-    deviation = np.sqrt(coverage * (1 - coverage) / 500 / len(covered))
-    assert coverage - 4 * deviation < np.mean(covered) < coverage + 0.05
+def test_cross_validated_intervals_have_about_the_coverage(diamonds):
+    covered = [
+        shares_covered(diamonds, seed, conformal="cv+", n_bags=5) for seed in range(8)
+    ]
+    for coverage, share in zip((0.6, 0.9), np.mean(covered, axis=0), strict=True):
+        # All 500 rows calibrate.
+        deviation = np.sqrt(coverage * (1 - coverage) / 500 / len(covered))
+        assert coverage - 4 * deviation < share < coverage + 0.05
 
 
-@pytest.mark.parametrize("score", ["lac", "aps"])
 @pytest.mark.parametrize("method", ["split", "cv+"])
-def test_sets_have_the_coverage(method, score):
+def test_sets_have_the_coverage(method):
     X, y = load_digits(return_X_y=True)
-    covered, sizes = [], []
+    figures = []  # by seed and score: the share of rows covered, the size of sets
     for seed in range(8):
         train, test = split(len(y), seed, 400)
         model = HornbeamClassifier(
             conformal=method, n_bags=4 if method == "cv+" else None, **FEW
-        )
-        found = model.fit(X[train], y[train]).predict_set(X[test], 0.9, score=score)
-        covered.append(found[np.arange(len(test)), y[test]].mean())
-        sizes.append(found.sum(axis=1).mean())
+        ).fit(X[train], y[train])
+        for score in ("lac", "aps"):
+            found = model.predict_set(X[test], 0.9, score=score)
+            covered = found[np.arange(len(test)), y[test]].mean()
+            figures.append((covered, found.sum(axis=1).mean()))
     rows = 80 if method == "split" else 400
-    deviation = np.sqrt(0.09 / rows / len(covered))
-    assert np.mean(covered) > 0.9 - 4 * deviation
-    assert np.mean(covered) < 0.9 + 4 * deviation + 0.04
-    assert np.mean(sizes) < 4
+    deviation = np.sqrt(0.09 / rows / 8)
+    for share, size in np.reshape(figures, (8, 2, 2)).mean(axis=0):
+        assert 0.9 - 4 * deviation < share < 0.9 + 4 * deviation + 0.04
+        assert size < 4
 
 
 def test_groups_have_their_own_coverage():

@@ -55,6 +55,7 @@ def test_stand_in_after_import_of_xgboost_is_an_error():
     assert "HornbeamError: xgboost itself is already imported" in ran.stderr
 
 
+@pytest.mark.slow
 def test_shap_explains_boosters_and_estimators():
     code = """
 import numpy as np

@@ -28,6 +28,7 @@ def results():
     return json.loads(ran.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_works(results, package):
     if find_spec(package.removesuffix("_xgboost")) is None:

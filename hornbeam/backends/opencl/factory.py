@@ -67,10 +67,6 @@ def create_device_rows(
     state = targets, weights, margins, team
     own = numbers, multi_output_columns
     if isinstance(bins, ExternalBins):
-        if len(devices) > 1:
-            raise _refused(
-                device, "blocks in external memory go to one device; name one"
-            )
         if cached_share > 0.0:
             raise _refused(
                 device,
@@ -86,8 +82,8 @@ def create_device_rows(
             cached_share,
             multi_output_columns,
         ).with_rows_in_memory(bins.memory_limit)
-        queue = DeviceQueue(devices[0])
-        return StreamedRows(bins, *state, queue, budget, *own), budget.max_histograms
+        rows = StreamedRows(bins, *state, devices, budget, *own)
+        return rows, budget.max_histograms
     dense = _dense(device, bins)
     if len(devices) > 1:
         return SplitRows(dense, *state, devices, *own), max_histograms

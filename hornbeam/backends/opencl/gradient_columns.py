@@ -90,14 +90,15 @@ class DeviceColumn:
         self._queue, self._rows, self._buffers = queue, rows, buffers
         self.pair, self.per_unit, self.is_wide = pair, 1.0 / wide_scales, False
 
-    def quantise(self, scales: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Quantise to packed pairs; return the sums of |g| and h in units, (2,)."""
-        magnitudes = np.zeros(2, np.int64)
-        sums = self._queue.zeros(magnitudes.nbytes)
+    def quantise(self, scales: NDArray[np.float64]) -> None:
+        """Quantise to packed pairs."""
+        self._magnitudes = self._queue.zeros(16)
         self.quantised = self._buffers.of(8)
-        self._run("quantise", 1.0 / scales, self.quantised, sums)
-        self._queue.read(sums, magnitudes)
-        return magnitudes
+        self._run("quantise", 1.0 / scales, self.quantised, self._magnitudes)
+
+    def magnitudes(self) -> NDArray[np.int64]:
+        """Wait, and return the sums of |g| and h in the units of `quantise`, (2,)."""
+        return self._queue.read(self._magnitudes, np.empty(2, np.int64))
 
     def widen(self) -> None:
         """Quantise to wide pairs."""

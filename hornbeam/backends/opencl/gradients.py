@@ -51,7 +51,9 @@ class DeviceGradients:
         self._computes = computes
         self._gradients = Mirror(queue, state.gradients)
         self._hessians = Mirror(queue, state.hessians)
-        #: Largest |g|, largest |h| and least h of each output; None: the host's.
+        #: Of each output, the largest |g| and |h| of tiles on the device, until they
+        #: are read; then largest |g|, largest |h| and least h. None: the host's.
+        self._largest: list[Buffer] | None = None
         self._ranges: NDArray[np.float64] | None = None
         self._targets: list[Buffer] | None = None
 
@@ -73,8 +75,7 @@ class DeviceGradients:
             self._weights = queue.buffer_of(state.rows.weights)
         reals, tiles = state.gradients.dtype, tiles_of(state.n_rows)
         gradients, hessians = self._gradients.to_write(), self._hessians.to_write()
-        largest = np.zeros((state.n_outputs, tiles, 2), np.int64)
-        buffers = [queue.empty(own.nbytes) for own in largest]
+        self._largest = [queue.empty(16 * tiles) for _ in range(state.n_outputs)]
         for k, margins in enumerate(self._margins.on_device()):
             queue.run(
                 kernel,
@@ -87,14 +88,22 @@ class DeviceGradients:
                 np.uint32(state.n_rows),
                 gradients[k],
                 hessians[k],
-                buffers[k],
+                self._largest[k],
                 reals=reals,
             )
+        queue.flush()
+
+    def _read_ranges(self, buffers: list[Buffer]) -> NDArray[np.float64]:
+        """Wait for the gradients; return their ranges, (outputs, 3)."""
+        state = self._state
+        largest = np.empty((state.n_outputs, tiles_of(state.n_rows), 2), np.int64)
         for own, buffer in zip(largest, buffers, strict=True):
-            queue.read(buffer, own)
+            self._queue.read(buffer, own)
+        reals = state.gradients.dtype
         bits = largest.max(axis=1, initial=0).astype(f"i{reals.itemsize}")
-        self._ranges = np.zeros((state.n_outputs, 3))  # hessians are not negative
-        self._ranges[:, :2] = bits.view(reals)
+        ranges = np.zeros((state.n_outputs, 3))  # hessians are not negative
+        ranges[:, :2] = bits.view(reals)
+        return ranges
 
     def set(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
@@ -106,13 +115,13 @@ class DeviceGradients:
     def _written_on_host(self) -> None:
         self._gradients.written_on_host()
         self._hessians.written_on_host()
-        self._ranges = None
+        self._largest = self._ranges = None
 
     def ranges(self) -> NDArray[np.float64]:
         """Return largest |g|, largest |h| and least h of each output, (outputs, 3)."""
-        if self._ranges is None:
-            return self._state.gradient_ranges()
-        return self._ranges
+        if self._largest is not None:
+            self._ranges, self._largest = self._read_ranges(self._largest), None
+        return self._state.gradient_ranges() if self._ranges is None else self._ranges
 
     def on_host(self) -> None:
         """Copy the gradients to the host, if it does not have them."""

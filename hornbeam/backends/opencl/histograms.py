@@ -11,7 +11,7 @@ from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import BLOCK_ROWS
 
-__all__ = ["DeviceHistograms", "pack_rows"]
+__all__ = ["DeviceHistograms", "pack_rows", "words_of_row"]
 
 #: Work-groups for each compute unit that share the rows of the histograms of a level.
 _GROUPS_PER_UNIT = 8
@@ -19,20 +19,38 @@ _GROUPS_PER_UNIT = 8
 _LEAST_ROWS = 1 << 11
 
 
+def words_of_row(columns: int, kind: np.dtype[np.integer]) -> int:
+    """Return the words of 32 bits that the bins of a row take, of this type."""
+    return -(-columns * kind.itemsize // 4)
+
+
 def pack_rows(
     queue: DeviceQueue,
     bins: Buffer,
     steps: tuple[int, int],
     rows: int,
-    columns: int,
+    columns: range,
+    words: int,
     by_row: Buffer,
 ) -> None:
     """Write the bins of each row side by side, from the beginning of a word on.
 
-    `steps` are the places from a bin to that of the next column, and of the next row.
+    Parameters
+    ----------
+    queue
+        Of the device.
+    bins
+        Of all columns.
+    steps
+        The places from a bin to that of the next column, and of the next row.
+    rows, columns
+        Number of rows, and the columns to write.
+    words
+        Of a row, of all columns.
+    by_row
+        (rows, words) uint32, out.
     """
-    words = -(-columns * queue.bins.itemsize // 4)
-    sizes = map(np.uint32, (rows, columns, words))
+    sizes = map(np.uint32, (rows, columns.start, columns.stop, words))
     tiles = tiles_of(rows)
     queue.run("pack_rows", tiles, bins, *map(np.uint64, steps), *sizes, by_row)
 
@@ -51,6 +69,11 @@ class DeviceHistograms:
         Of the histograms.
     kind
         The type of bins.
+
+    Attributes
+    ----------
+    row_words
+        Words of 32 bits of a row.
     """
 
     def __init__(
@@ -58,11 +81,12 @@ class DeviceHistograms:
     ) -> None:
         self._queue, self._layout = queue, layout
         self._bins_per_word = 4 // kind.itemsize
-        self._row_words = -(-layout.n_columns // self._bins_per_word)
+        self.row_words = words_of_row(layout.n_columns, kind)
         self._columns_of_features = layout.column_of
         self._chosen = np.empty(0, np.uint64)
         self._groups: dict[bool, tuple[ColumnGroups, list[Buffer]]] = {}
         self._sums, self._n_bytes = queue.empty(0), 0
+        self._ones, self._n_ones = queue.empty(0), 0
 
     def choose(self, features: NDArray[np.uint64]) -> None:
         """Build histograms of the columns of these features from now on."""
@@ -99,6 +123,7 @@ class DeviceHistograms:
         self,
         kind: int,
         by_row: Buffer,
+        words: range,
         partition: DevicePartition,
         nodes: NDArray[np.intp],
         pairs: Buffer,
@@ -112,6 +137,8 @@ class DeviceHistograms:
             Which of the histograms of a node: the number of the gradient column.
         by_row
             The bins of the rows; see `pack_rows`.
+        words
+            Of a row: build the groups of columns that end in one of these.
         partition
             In which the rows of `nodes` are.
         pairs, is_wide
@@ -119,6 +146,8 @@ class DeviceHistograms:
         """
         queue, sizes = self._queue, partition.most_rows(nodes)
         groups, lists = self._groups_for(is_wide)
+        last_words = groups.words[groups.groups[:, 1] - 1, 0]
+        built = np.searchsorted(last_words, (words.start, words.stop))
         shared = int(sizes.sum()) // (_GROUPS_PER_UNIT * queue.device.units) + 1
         task_rows = min(max(shared, _LEAST_ROWS), BLOCK_ROWS)
         parts = -(-sizes // task_rows)
@@ -130,24 +159,41 @@ class DeviceHistograms:
         tasks[:, 3] = np.arange(of_node.size) - first[of_node]
         queue.run(
             "build_wide" if is_wide else "build_packed",
-            (of_node.size, len(groups.groups)),
+            (of_node.size, int(built[1] - built[0])),
             by_row,
-            np.uint32(self._row_words),
+            np.uint32(self.row_words),
             np.uint32(partition.n_rows),
             partition.rows,
             partition.extents,
             queue.copy_of(tasks),
             np.uint32(task_rows),
-            *lists,
+            *lists[:2],
+            np.uint32(built[0]),
+            lists[2],
             self._sums,
             np.uint32(self._layout.n_histogram_bins),
             pairs,
             groups.most_cells * (16 if is_wide else 8),
         )
 
-    def read(self, slots: NDArray[np.intp], out: NDArray[np.int64]) -> None:
-        """Wait, and write the histograms of the nodes to their slots."""
-        found = self._queue.read(self._sums, np.empty(self._shape, np.int64))
+    def unit_hessians(self, rows: int) -> Buffer:
+        """Return packed pairs of gradient 0 and hessian 1 for each row."""
+        if rows > self._n_ones:
+            self._n_ones, self._ones = rows, self._queue.empty(8 * rows)
+            self._queue.run("fill_ones", tiles_of(rows), np.uint32(rows), self._ones)
+        return self._ones
+
+    def read(self) -> NDArray[np.int64]:
+        """Wait, and return the histograms, (kinds, nodes, 2, bins)."""
+        return self._queue.read(self._sums, np.empty(self._shape, np.int64))
+
+    def write(
+        self,
+        found: NDArray[np.int64],
+        slots: NDArray[np.intp],
+        out: NDArray[np.int64],
+    ) -> None:
+        """Write what `read` returned, or a sum of it, to the slots of the nodes."""
         columns = self._columns
         out[:columns, slots, :2] = found[:columns]
         if out.shape[2] > 2:

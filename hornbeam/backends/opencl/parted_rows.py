@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, RowSample
-from hornbeam.backends.opencl.rows import OpenCLRows
+from hornbeam.backends.opencl.listed_rows import ListedRows
 from hornbeam.backends.rows import Rows
 
 __all__ = ["PartedRows"]
@@ -27,7 +27,7 @@ class PartedRows(Rows):
         Their rows.
     """
 
-    def __init__(self, runs: Sequence[slice], parts: Sequence[OpenCLRows]) -> None:
+    def __init__(self, runs: Sequence[slice], parts: Sequence[ListedRows]) -> None:
         self._runs, self._parts = runs, parts
         first = parts[0]
         self.n_outputs, self.n_rows = first.n_outputs, runs[-1].stop
@@ -75,8 +75,9 @@ class PartedRows(Rows):
         scales: NDArray[np.float64],
         leaf_scales: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        given = output, features, sample, scales, leaf_scales
-        return np.add.reduce([part.begin_tree(*given) for part in self._parts])
+        for part in self._parts:
+            part.start_tree(output, features, sample, scales, leaf_scales)
+        return np.add.reduce([part.magnitudes() for part in self._parts])
 
     def widen(self, columns: Sequence[int] = (0,)) -> None:
         for part in self._parts:

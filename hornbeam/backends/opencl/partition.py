@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.opencl.gradient_columns import DeviceColumn
+from hornbeam.backends.opencl.gradient_columns import GradientPair
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
 from hornbeam.kernels.layout import NODE_DTYPE
 from hornbeam.kernels.plan import enter_splits
 
-__all__ = ["DevicePartition"]
+__all__ = ["LIST_BYTES", "SCRATCH_BYTES", "DevicePartition", "PartitionScratch"]
+
+#: Bytes of a row in the list, on both sides, and in the scratch memory of a partition.
+LIST_BYTES, SCRATCH_BYTES = 8, 5
 
 #: A node as kernels take it; see `kernels/common.cl`.
 _NODE = np.dtype(
@@ -27,6 +30,39 @@ _NODE = np.dtype(
 _NO_NODES = np.empty(0, np.intp)
 #: The places of the extents of all rows and of the root; other nodes follow the root.
 _ALL_ROWS, _ROOT = 0, 1
+
+
+class PartitionScratch:
+    """What a partition needs while it works; partitions of one queue may share it.
+
+    Parameters
+    ----------
+    queue
+        Of the device.
+    n_rows
+        The most rows of a partition.
+
+    Attributes
+    ----------
+    every_row
+        (rows,) uint32: 0, 1 and so on.
+    is_left
+        (rows,) uint8, by the place in the list.
+    """
+
+    def __init__(self, queue: DeviceQueue, n_rows: int) -> None:
+        self._queue = queue
+        self.every_row = queue.buffer_of(np.arange(n_rows, dtype=np.uint32))
+        self.is_left = queue.empty(n_rows)
+        self._most_tiles = 1 + tiles_of(n_rows)
+        self._tile_lefts = queue.empty(4 * self._most_tiles)
+
+    def tile_lefts(self, tiles: int) -> Buffer:
+        """Return (tiles,) uint32."""
+        if tiles > self._most_tiles:
+            self._most_tiles = 2 * tiles
+            self._tile_lefts = self._queue.empty(4 * self._most_tiles)
+        return self._tile_lefts
 
 
 class DevicePartition:
@@ -46,6 +82,8 @@ class DevicePartition:
         Of a set of bins; 0 where no feature is categorical.
     n_rows
         Number of rows.
+    scratch
+        For at least so many rows.
 
     Attributes
     ----------
@@ -62,15 +100,16 @@ class DevicePartition:
     by_feature: Buffer
 
     def __init__(
-        self, queue: DeviceQueue, features: NDArray[Any], words: int, n_rows: int
+        self,
+        queue: DeviceQueue,
+        features: NDArray[Any],
+        words: int,
+        n_rows: int,
+        scratch: PartitionScratch,
     ) -> None:
         self._queue, self._features, self._words = queue, features, words
-        self.n_rows = n_rows
-        self.rows = queue.empty(8 * n_rows)
-        self._every_row = queue.buffer_of(np.arange(n_rows, dtype=np.uint32))
-        self._is_left = queue.empty(n_rows)
-        self._tile_lefts = queue.empty(4 * (1 + tiles_of(n_rows)))
-        self._most_tiles = 1 + tiles_of(n_rows)
+        self.n_rows, self._scratch = n_rows, scratch
+        self.rows = queue.empty(LIST_BYTES * n_rows)
         self._make_table(64)
         self._pending = _NO_NODES
 
@@ -108,18 +147,18 @@ class DevicePartition:
         self._extents[_ROOT] = 0, self.n_taken
         self._n_known = 1
         if taken is None:
-            queue.copy(self._every_row, self.rows, 4 * n_rows)
+            queue.copy(self._scratch.every_row, self.rows, 4 * n_rows)
             root = queue.copy_of(self._extents[: _ROOT + 1])
             queue.copy(root, self.extents, 16)
             return
-        queue.copy(self._every_row, self.rows, 4 * n_rows, 4 * n_rows)
+        queue.copy(self._scratch.every_row, self.rows, 4 * n_rows, 4 * n_rows)
         node = np.zeros(1, _NODE)
         node["place"], node["side"], node["left"] = _ALL_ROWS, 1, _ROOT
         tasks = _tasks(np.array([n_rows]))
-        found = self._is_left, self._tile_lefts
+        found = self._found(len(tasks))
         mask = queue.copy_of(taken)
         queue.run("find_taken", len(tasks), mask, np.uint32(n_rows), *found)
-        self._move(queue.copy_of(node), tasks, np.array([0, len(tasks)]))
+        self._move(queue.copy_of(node), tasks, np.array([0, len(tasks)]), *found)
 
     def apply_splits(
         self,
@@ -176,9 +215,7 @@ class DevicePartition:
         nodes = queue.copy_of(self._nodes(numbers, 1))
         sizes = self.most_rows(numbers)
         tasks, first = _tasks(sizes), np.append(0, np.cumsum(tiles_of(sizes)))
-        if len(tasks) > self._most_tiles:
-            self._most_tiles = 2 * len(tasks)
-            self._tile_lefts = queue.empty(4 * self._most_tiles)
+        found = self._found(len(tasks))
         queue.run(
             "find_sides",
             len(tasks),
@@ -189,23 +226,31 @@ class DevicePartition:
             np.uint32(self.n_rows),
             self.rows,
             self.extents,
-            self._is_left,
-            self._tile_lefts,
+            *found,
         )
-        self._move(nodes, tasks, first)
+        self._move(nodes, tasks, first, *found)
+
+    def _found(self, tiles: int) -> tuple[Buffer, Buffer]:
+        """Return where the sides of rows are written, and the counts of tiles."""
+        return self._scratch.is_left, self._scratch.tile_lefts(tiles)
 
     def _sets_of(self, numbers: NDArray[np.intp]) -> tuple[Buffer, np.uint32]:
         """Return the bit sets of these nodes' splits, and the words of each."""
         return self._queue.copy_of(self._lefts[numbers]), np.uint32(self._words)
 
     def _move(
-        self, nodes: Buffer, tasks: NDArray[np.int32], first: NDArray[np.int64]
+        self,
+        nodes: Buffer,
+        tasks: NDArray[np.int32],
+        first: NDArray[np.int64],
+        is_left: Buffer,
+        tile_lefts: Buffer,
     ) -> None:
         """Move the rows of nodes to the sides that were found.
 
         `tasks` are the tiles of the nodes, and `first` the first task of each node.
         """
-        queue, extents, tile_lefts = self._queue, self.extents, self._tile_lefts
+        queue, extents = self._queue, self.extents
         first_task = queue.copy_of(first.astype(np.uint32))
         queue.run("scan_tiles", first.size - 1, nodes, first_task, tile_lefts, extents)
         queue.run(
@@ -216,7 +261,7 @@ class DevicePartition:
             np.uint32(self.n_rows),
             self.rows,
             extents,
-            self._is_left,
+            is_left,
             tile_lefts,
         )
 
@@ -225,15 +270,16 @@ class DevicePartition:
         nodes: NDArray[np.intp],
         leaves: NDArray[np.intp],
         n_leaves: int,
-        column: DeviceColumn,
+        pair: GradientPair,
+        per_unit: NDArray[np.float64],
         leaf_of: Buffer,
         sums: Buffer,
     ) -> None:
-        """Write the leaf of each row to `leaf_of`, and add the column to `sums`.
+        """Write the leaf of each row to `leaf_of`, and add the pair to `sums`.
 
-        `nodes` are those without children, and ``leaves[i]`` the leaf of ``nodes[i]``;
-        rows in no node have leaf `n_leaves`. Rows of pending splits are routed from the
-        parents.
+        `per_unit` is what g and h are multiplied by. `nodes` are those without
+        children, and ``leaves[i]`` the leaf of ``nodes[i]``; rows in no node have leaf
+        `n_leaves`. Rows of pending splits are routed from the parents.
         """
         queue = self._queue
         self._leaf_of_node = np.zeros(self._table.size, np.int32)
@@ -256,11 +302,11 @@ class DevicePartition:
             np.uint32(self.n_rows),
             self.rows,
             self.extents,
-            *column.pair.buffers,
-            *column.per_unit,
+            *pair.buffers,
+            *per_unit,
             leaf_of,
             sums,
-            reals=column.pair.dtype,
+            reals=pair.dtype,
         )
         self._run_left_out("mark_left_out", (), (np.uint32(n_leaves), leaf_of))
 

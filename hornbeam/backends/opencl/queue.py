@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,21 +94,24 @@ def _program(device: Device, bins: np.dtype[Any], reals: np.dtype[Any]) -> Any:
     return program.build(["-cl-std=CL1.2", *flags])
 
 
+@cache
+def _buffer_type() -> type[Any]:
+    class CountedBuffer(opencl().Buffer):  # type: ignore[misc]
+        """A buffer that a set can hold weakly, which those of pyopencl do not allow."""
+
+    return CountedBuffer
+
+
 class _Naming:
     """Raises errors of a device as a `DeviceError` that names what was done."""
 
-    __slots__ = ("_action", "_allocated", "_device", "_kind", "_n_bytes")
+    __slots__ = ("_action", "_kind", "_n_bytes", "_queue")
 
     def __init__(
-        self,
-        kind: type[Exception],
-        device: Device,
-        allocated: int,
-        n_bytes: int,
-        action: str,
+        self, queue: DeviceQueue, kind: type[Exception], action: str, n_bytes: int
     ) -> None:
-        self._kind, self._device, self._action = kind, device, action
-        self._allocated, self._n_bytes = allocated, n_bytes
+        self._queue, self._kind = queue, kind
+        self._action, self._n_bytes = action, n_bytes
 
     def __enter__(self) -> None:
         return
@@ -115,25 +119,31 @@ class _Naming:
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         if not isinstance(error, self._kind):
             return
-        device, n_bytes = self._device, self._n_bytes
+        device, taken, n_bytes = self._queue.device, self._queue.taken, self._n_bytes
         status = opencl().status_code.to_string(getattr(error, "code", 0), "error %d")
         named = f"device={device.name!r} ({device.title})"
+        memory = (
+            f"it has {in_words(device.memory)}, of which this training has taken "
+            f"{in_words(taken)}"
+        )
         rest = (
             "; the rounds before this one are complete: go on with device='cpu', "
             "whose model is the same"
         )
-        if any(word in status for word in ("ALLOCATION", "OUT_OF", "BUFFER_SIZE")):
+        # Drivers say "out of resources" of a device that is lost, too.
+        words = "ALLOCATION", "OUT_OF_HOST", "BUFFER_SIZE"
+        is_memory = any(word in status for word in words)
+        if is_memory or (n_bytes > 0 and "OUT_OF" in status):
+            more = f", and needs {in_words(n_bytes)} more" if n_bytes > 0 else ""
             raise DeviceError(
-                f"{named} has not enough memory to {self._action}: it has "
-                f"{in_words(device.memory)}, of which this training has taken "
-                f"{in_words(self._allocated)}, and needs {in_words(n_bytes)} more "
+                f"{named} has not enough memory to {self._action}: {memory}{more} "
                 f"({status}){rest}",
                 code=ErrorCode.DEVICE_OUT_OF_MEMORY,
-                needed=self._allocated + n_bytes,
+                needed=taken + n_bytes,
                 available=device.memory,
             ) from error
         raise DeviceError(
-            f"{named} failed to {self._action} ({status}){rest}",
+            f"{named} failed to {self._action} ({status}); {memory}{rest}",
             code=ErrorCode.DEVICE_FAILED,
         ) from error
 
@@ -159,7 +169,8 @@ class DeviceQueue:
 
     def __init__(self, device: Device) -> None:
         self.device, self.bins = device, np.dtype(np.uint8)
-        self._cl, self._allocated = opencl(), 0
+        self._cl = opencl()
+        self._buffers: WeakSet[Buffer] = WeakSet()
         properties = 0
         if kernel_seconds is not None:
             properties = self._cl.command_queue_properties.PROFILING_ENABLE
@@ -167,8 +178,8 @@ class DeviceQueue:
             context = _context(device)
             self._queue = self._cl.CommandQueue(context, properties=properties)
             self._uploads = self._cl.CommandQueue(context)
-        #: Reads that have been started: forgetting one would wait for it.
-        self._reads: list[Any] = []
+        #: Copies that have been started: forgetting one would wait for it.
+        self._copies: list[Any] = []
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self._events: list[tuple[str, Any]] = []
 
@@ -177,16 +188,21 @@ class DeviceQueue:
 
         `n_bytes` is the memory that it takes.
         """
-        return _Naming(self._cl.Error, self.device, self._allocated, n_bytes, action)
+        return _Naming(self, self._cl.Error, action, n_bytes)
+
+    @property
+    def taken(self) -> int:
+        """Bytes of the buffers that there are."""
+        return sum(buffer.size for buffer in self._buffers)
 
     def empty(self, n_bytes: int) -> Buffer:
         """Return a new buffer of at least one byte, without content."""
         size = max(n_bytes, 4)
         with self._naming("allocate a buffer", size):
-            buffer = self._cl.Buffer(
+            buffer = _buffer_type()(
                 self._queue.context, self._cl.mem_flags.READ_WRITE, size
             )
-        self._allocated += size
+        self._buffers.add(buffer)
         return buffer
 
     def zeros(self, n_bytes: int) -> Buffer:
@@ -241,7 +257,7 @@ class DeviceQueue:
         if out.size > 0:
             with self._naming("finish its work"):
                 self._cl.enqueue_copy(self._queue, out, buffer, is_blocking=True)
-                self._reads.clear()
+                self._copies.clear()
         self._note_times()
         return out
 
@@ -252,16 +268,18 @@ class DeviceQueue:
                 event = self._cl.enqueue_copy(
                     self._queue, out, buffer, is_blocking=False
                 )
-            self._reads.append(event)
+            self._copies.append(event)
 
     def upload(
-        self, buffer: Buffer, parts: Sequence[tuple[int, NDArray[Any]]], after: Any
+        self,
+        buffer: Buffer,
+        parts: Sequence[tuple[int, NDArray[Any]]],
+        after: Any = None,
     ) -> list[Any]:
         """Start to copy contiguous arrays to these bytes of the buffer.
 
-        The copies begin after the event `after`, None: at once, and work that is
-        started from now on waits for them. Returns their events; the arrays must not
-        change before these.
+        The copies begin after the event `after`, None: at once. Returns their events;
+        the arrays must not change before these.
         """
         events, before = [], None if after is None else [after]
         with self._naming("take an array"):
@@ -276,9 +294,19 @@ class DeviceQueue:
                 )
                 events.append(copied)
             self._uploads.flush()
-            if events:
-                self._cl.enqueue_barrier(self._queue, wait_for=events)
         return events
+
+    def work_after(self, events: Sequence[Any]) -> None:
+        """Let work that is started from now on wait for the events of `upload`."""
+        if events:
+            with self._naming("take an array"):
+                self._cl.enqueue_barrier(self._queue, wait_for=events)
+            self._copies += events
+
+    def flush(self) -> None:
+        """Let the device begin with all that has been started."""
+        with self._naming("start"):
+            self._queue.flush()
 
     def mark(self) -> Any:
         """Return the event that all that has been started is done."""
@@ -361,6 +389,7 @@ class UploadBuffers:
         own = [(begin, array) for begin, array in parts if array.size > 0]
         before, self._mark = self._mark, self._queue.mark()
         self._copies = self._queue.upload(self._buffers[0], own, before)
+        self._queue.work_after(self._copies)
         return self._buffers[0]
 
     def wait(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,41 +14,52 @@ from hornbeam.backends.interface import (
     LeafSlopes,
     RowSample,
 )
-from hornbeam.backends.memory_rows import MemoryRows
+from hornbeam.backends.opencl.bin_upload import BinUpload
 from hornbeam.backends.opencl.gradient_columns import (
     ColumnBuffers,
     DeviceColumn,
     GradientPair,
 )
 from hornbeam.backends.opencl.gradients import DeviceGradients
-from hornbeam.backends.opencl.histograms import DeviceHistograms, pack_rows
+from hornbeam.backends.opencl.histograms import DeviceHistograms, words_of_row
+from hornbeam.backends.opencl.listed_rows import ListedRows
 from hornbeam.backends.opencl.mirror import Mirror
-from hornbeam.backends.opencl.partition import DevicePartition
+from hornbeam.backends.opencl.partition import (
+    LIST_BYTES,
+    SCRATCH_BYTES,
+    PartitionScratch,
+)
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, check_memory, tiles_of
 from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.row_state import gradient_type
-from hornbeam.binning.layout import DenseBins, HistogramLayout, PerTreeBins
+from hornbeam.binning.layout import (
+    DenseBins,
+    ExternalBins,
+    HistogramLayout,
+    PerTreeBins,
+)
 from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.team import Team
 
-__all__ = ["OpenCLRows", "state_bytes"]
+__all__ = ["OpenCLRows", "state_row_bytes"]
 
 
-def state_bytes(
+def state_row_bytes(
     margins: NDArray[Any],
     targets: NDArray[np.float64],
     weights: NDArray[np.float64] | None,
+    multi_output_columns: int,
 ) -> int:
-    """Return the memory that rows take on a device in addition to their bins."""
-    weight_bytes = 0 if weights is None else weights.nbytes
-    kind = gradient_type(weights if weight_bytes > 0 else None)
-    # Row lists, their sides, packed gradients and leaves; then what the host has.
-    lists = (8 + 4 + 1 + 8 + 4) * margins.shape[1]
-    pairs = (8 + 2 * kind.itemsize) * margins.size
-    return lists + pairs + targets.nbytes + weight_bytes
+    """Return the memory of a device that each row takes, without its bins."""
+    is_weighted = weights is not None and weights.size > 0
+    gradient_bytes = gradient_type(weights if is_weighted else None).itemsize
+    # The leaf, packed gradients, and what the host has as well.
+    packed = 8 * max(1, multi_output_columns)
+    pairs = (8 + 2 * gradient_bytes) * len(margins)
+    return LIST_BYTES + 4 + packed + pairs + 8 * len(targets) + 8 * is_weighted
 
 
-class OpenCLRows(MemoryRows):
+class OpenCLRows(ListedRows):
     """Bins, gradients, margins and the node of each row, on a device.
 
     The histograms that it builds are read back, and the split search is that of rows
@@ -65,25 +76,20 @@ class OpenCLRows(MemoryRows):
     numbers, multi_output_columns
         As for `MemoryRows`.
 
-    Attributes
-    ----------
-    by_row
-        The bins, row by row; see `pack_rows`.
-
     Raises
     ------
     DeviceError
         If the memory of the device is too small; and from all methods, if it fails.
     """
 
-    by_row: Buffer
-
     #: A pass over few rows takes the device hardly longer than starting it.
     lookahead = 8
+    #: Of the bins in memory.
+    _upload: BinUpload | None = None
 
     def __init__(
         self,
-        bins: DenseBins | PerTreeBins,
+        bins: DenseBins | PerTreeBins | ExternalBins,
         targets: NDArray[np.float64],
         weights: NDArray[np.float64] | None,
         margins: NDArray[Any],
@@ -92,43 +98,37 @@ class OpenCLRows(MemoryRows):
         numbers: RowNumbers | None = None,
         multi_output_columns: int = 0,
     ) -> None:
-        self._queue = queue
-        state = targets, weights, margins, team
+        state = targets, weights, margins, team, queue
         super().__init__(bins, *state, numbers, multi_output_columns)
         rows = self._state
         self._margins = Mirror(queue, rows.margins)
         computes = self.multi_output_columns == 0
         self._gradients = DeviceGradients(queue, rows, self._margins, computes)
         self._buffers: list[ColumnBuffers] = []
-        self._ones: Buffer | None = None
         self._leaf_of = Mirror(queue, rows.leaf_of[None])
 
     def _use_bins(self, bins: DenseBins) -> HistogramLayout:
         queue, layout, kind = self._queue, bins.layout, bins.by_feature.dtype
         n_rows, n_columns = self.n_rows, layout.n_columns
-        words = -(-n_columns * kind.itemsize // 4)
-        by_row, by_feature = 4 * words * n_rows, n_columns * kind.itemsize * n_rows
-        rows = self._state.rows
-        state = state_bytes(rows.margins, rows.targets, rows.weights)
-        largest = max(by_row, by_feature, 8 * n_rows)
+        by_row = 4 * words_of_row(n_columns, kind) * n_rows
+        by_feature = n_columns * kind.itemsize * n_rows
+        rows, columns = self._state.rows, self.multi_output_columns
+        state = state_row_bytes(rows.margins, rows.targets, rows.weights, columns)
+        state = (state + SCRATCH_BYTES) * n_rows
+        largest = max(by_row, by_feature, LIST_BYTES * n_rows)
         check_memory(queue.device, by_row + by_feature + state, largest)
-        self._partition_rows(layout, kind)
-        self._histograms = DeviceHistograms(queue, layout, kind)
-        on_device = queue.buffer_of(np.ascontiguousarray(bins.by_feature))
-        self.set_by_feature(on_device)
-        self.by_row = queue.empty(by_row)
-        pack_rows(queue, on_device, (n_rows, 1), n_rows, n_columns, self.by_row)
+        histograms = DeviceHistograms(queue, layout, kind)
+        self._list_rows(layout, kind, histograms, PartitionScratch(queue, n_rows))
+        self._upload = BinUpload(queue, bins.by_feature)
+        self.set_by_feature(self._upload.by_feature)
+        self.by_row = self._upload.by_row
         return layout
 
-    def set_by_feature(self, by_feature: Buffer) -> None:
-        """Move and route rows by these bins from now on, (columns, rows)."""
-        self._partition.by_feature = by_feature
-
-    def _partition_rows(self, layout: HistogramLayout, kind: np.dtype[Any]) -> None:
-        """Make the partition of the rows, whose bins are of this layout and type."""
-        self._queue.bins = kind
-        table, words = layout.feature_table, layout.n_set_words
-        self._partition = DevicePartition(self._queue, table, words, self.n_rows)
+    def _words(self, row_words: int) -> Iterable[range]:
+        # The first histograms of all are those of a root: no bins are needed before.
+        if self._upload is None or self._upload.has_arrived:
+            return super()._words(row_words)
+        return self._upload.arrive()
 
     # The gradients of a round
 
@@ -155,14 +155,14 @@ class OpenCLRows(MemoryRows):
 
     # The rows of a tree
 
-    def begin_tree(
+    def start_tree(
         self,
         output: int,
         features: NDArray[np.uint64],
         sample: RowSample | None,
         scales: NDArray[np.float64],
         leaf_scales: NDArray[np.float64],
-    ) -> NDArray[np.int64]:
+    ) -> None:
         self._tree_output = output
         if sample is not None and sample.by_gradient:
             self._gradients.on_host()
@@ -174,8 +174,11 @@ class OpenCLRows(MemoryRows):
         self._columns = self._leaf_columns
         if pairs is not leaf_pairs:
             self._columns = self._columns_of(pairs, leaf_scales[-len(pairs) :])
-        columns = zip(self._columns, scales, strict=True)
-        return np.stack([column.quantise(own) for column, own in columns])
+        for column, own in zip(self._columns, scales, strict=True):
+            column.quantise(own)
+
+    def magnitudes(self) -> NDArray[np.int64]:
+        return np.stack([column.magnitudes() for column in self._columns])
 
     def _columns_of(
         self, pairs: list[GradientPair], wide_scales: NDArray[np.float64]
@@ -188,96 +191,17 @@ class OpenCLRows(MemoryRows):
             for k, pair in enumerate(pairs)
         ]
 
-    def _begin(
-        self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
-    ) -> None:
-        self._histograms.choose(features)
-        self._partition.begin_tree(taken)
-
     def widen(self, columns: Sequence[int] = (0,)) -> None:
         for column in columns:
             self._columns[column].widen()
 
-    def sizes(self, nodes: NDArray[np.intp]) -> None:
-        return None  # the device knows them first, and the host does not wait for them
-
-    def apply_splits(
-        self,
-        nodes: NDArray[np.intp],
-        splits: NDArray[Any],
-        sets: NDArray[np.uint64],
-        left: NDArray[np.intp],
-    ) -> None:
-        self._partition.apply_splits(nodes, splits, sets, left)
-
-    # Histograms
-
-    def build_histograms(
-        self,
-        nodes: NDArray[np.intp],
-        slots: NDArray[np.intp],
-        histograms: NDArray[np.int64],
-    ) -> None:
-        counts_rows = self._histograms.begin(nodes.size, histograms, len(self._columns))
-        self.add_histograms(self._histograms, nodes, counts_rows)
-        self._histograms.read(slots, histograms)
-
-    def add_histograms(
-        self,
-        histograms: DeviceHistograms,
-        nodes: NDArray[np.intp],
-        counts_rows: bool,
-    ) -> None:
-        """Move rows to the nodes, and add them to histograms that have begun."""
-        partition = self._partition
-        partition.move()
-        rows = self.by_row, partition, nodes
-        for number, column in enumerate(self._columns):
-            histograms.add(number, *rows, column.quantised, column.is_wide)
-        if counts_rows:
-            histograms.add(len(self._columns), *rows, self._unit_hessians(), False)
-        partition.learn_extents()
-
-    def _unit_hessians(self) -> Buffer:
-        """Return packed pairs of gradient 0 and hessian 1 for each row."""
-        if self._ones is None:
-            self._ones = self._queue.empty(8 * self.n_rows)
-            rows = np.uint32(self.n_rows)
-            self._queue.run("fill_ones", tiles_of(self.n_rows), rows, self._ones)
-        return self._ones
+    def _quantised(self) -> list[tuple[Buffer, bool]]:
+        return [(column.quantised, column.is_wide) for column in self._columns]
 
     # Leaves and margins
 
-    def sum_leaves(
-        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
-    ) -> NDArray[np.int64]:
-        sums = np.empty((self.n_leaf_columns, n_leaves, 2), np.int64)
-        on_device = [self._queue.zeros(own.nbytes) for own in sums]
-        self.add_leaves(nodes, leaves, n_leaves, on_device)
-        for buffer, own in zip(on_device, sums, strict=True):
-            self._queue.read(buffer, own)
-        return sums
-
-    @property
-    def n_leaf_columns(self) -> int:
-        """Number of columns that leaves are summed of."""
-        return len(self._leaf_columns)
-
-    def add_leaves(
-        self,
-        nodes: NDArray[np.intp],
-        leaves: NDArray[np.intp],
-        n_leaves: int,
-        sums: Sequence[Buffer],
-    ) -> None:
-        """Write the leaf of each row, and add the rows to sums on the device.
-
-        There is a buffer for each column that leaves are summed of.
-        """
-        (leaf_of,) = self._leaf_of.to_write()
-        self._is_routed = False
-        for column, own in zip(self._leaf_columns, sums, strict=True):
-            self._partition.mark_leaves(nodes, leaves, n_leaves, column, leaf_of, own)
+    def _leaf_pairs(self) -> list[tuple[GradientPair, NDArray[np.float64]]]:
+        return [(column.pair, column.per_unit) for column in self._leaf_columns]
 
     def leaf_gradients(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the gradients and hessians that leaves are summed of, each (rows,)."""
@@ -285,10 +209,6 @@ class OpenCLRows(MemoryRows):
         found = self._state.leaf_columns[0].leaf_gradients()
         gradients, hessians = (own for own in found if own.size > 0)
         return gradients, hessians
-
-    def leaf_of(self) -> NDArray[np.uint32]:
-        leaf_of: NDArray[np.uint32] = self._leaf_of.on_host()[0]
-        return leaf_of
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         (leaf_of,) = self._leaf_of.on_device()
@@ -305,15 +225,6 @@ class OpenCLRows(MemoryRows):
                 np.uint32(self._state.rows.single),
                 self._margins.to_write()[output],
             )
-
-    def route_left_out(self) -> None:
-        """Route the rows that are not in the sample to their leaves, once a tree."""
-        if self._is_routed:
-            return
-        self._is_routed = True
-        (leaf_of,) = self._leaf_of.on_device()
-        self._leaf_of.to_write()
-        self._partition.route_left_out(leaf_of)
 
     def regress_leaves(
         self, features: LeafFeatures, linear_lambda: float

@@ -68,6 +68,7 @@ class SplitRows(PartedRows):
             for run, device in zip(runs, devices, strict=True)
         ]
         super().__init__(runs, parts)
+        self._device_rows = parts
         self._team = team
         self._tree_bins = bins if isinstance(bins, PerTreeBins) else None
         self._bin_weights = np.empty(0)
@@ -75,7 +76,7 @@ class SplitRows(PartedRows):
 
     def _at_once(self, work: Callable[[OpenCLRows], Any]) -> list[Any]:
         """Let all devices work at a time; return the results."""
-        return list(self._threads.map(work, self._parts))
+        return list(self._threads.map(work, self._device_rows))
 
     def bin_tree(self, output: int) -> HistogramLayout | None:
         if self._tree_bins is None:
@@ -86,7 +87,7 @@ class SplitRows(PartedRows):
         self._bin_weights = weights
         bins = self._tree_bins.make_bins(weights)
         assert isinstance(bins, DenseBins)
-        for part, run in zip(self._parts, self._runs, strict=True):
+        for part, run in zip(self._device_rows, self._runs, strict=True):
             part.set_bins(_bins_of(bins, run))
         self.layout = bins.layout
         return self.layout
@@ -128,7 +129,7 @@ class SplitRows(PartedRows):
         self, features: LeafFeatures, linear_lambda: float
     ) -> LeafSlopes:
         leaf_of = self.leaf_of()
-        pairs = [part.leaf_gradients() for part in self._parts]
+        pairs = [part.leaf_gradients() for part in self._device_rows]
         gradients, hessians = map(np.concatenate, zip(*pairs, strict=True))
         rows = leaf_of, gradients, hessians, self._per_unit
         return regress_leaves(self._team, *rows, features, linear_lambda)
@@ -136,7 +137,7 @@ class SplitRows(PartedRows):
     def add_linear_leaves(
         self, data: NDArray[Any], values: NDArray[np.float32], leaves: NodeTerms
     ) -> None:
-        for part, run in zip(self._parts, self._runs, strict=True):
+        for part, run in zip(self._device_rows, self._runs, strict=True):
             part.add_linear_leaves(data[run], values, leaves)
 
     def close(self) -> None:

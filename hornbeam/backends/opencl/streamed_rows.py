@@ -1,8 +1,9 @@
-"""Rows on a device whose bins are in external memory, and are copied for each pass."""
+"""Rows on devices whose bins are in external memory, and are copied for each pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,42 +11,37 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import RowSample
 from hornbeam.backends.memory_plan import MemoryPlan
-from hornbeam.backends.opencl.histograms import DeviceHistograms, pack_rows
+from hornbeam.backends.opencl.block_rows import BlockRows, HostedBlockRows
+from hornbeam.backends.opencl.block_stream import BlockStream, stream_bytes
+from hornbeam.backends.opencl.devices import Device
 from hornbeam.backends.opencl.parted_rows import PartedRows
-from hornbeam.backends.opencl.queue import (
-    Buffer,
-    DeviceQueue,
-    UploadBuffers,
-    check_memory,
-)
-from hornbeam.backends.opencl.rows import OpenCLRows, state_bytes
+from hornbeam.backends.opencl.partition import LIST_BYTES
+from hornbeam.backends.opencl.queue import DeviceQueue, check_memory
+from hornbeam.backends.opencl.rows import state_row_bytes
 from hornbeam.backends.row_numbers import RowNumbers
-from hornbeam.binning.layout import ExternalBins, HistogramLayout
+from hornbeam.binning.layout import ExternalBins
 from hornbeam.kernels.team import Team
 
 __all__ = ["StreamedRows"]
 
+#: Bytes of a row's wide gradients, of each column of a tree whose packed ones are too
+#: coarse.
+_WIDE_BYTES = 16
 
-class BlockRows(OpenCLRows):
-    """Rows of a block, whose bins are on the device during a pass only."""
-
-    def _use_bins(self, bins: ExternalBins) -> HistogramLayout:  # type: ignore[override]
-        self._partition_rows(bins.layout, bins.blocks.dtype)
-        return bins.layout
-
-    def _begin(
-        self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
-    ) -> None:
-        self._partition.begin_tree(taken)
+_BlockRows = BlockRows | HostedBlockRows
 
 
 class StreamedRows(PartedRows):
-    """Blocks of bins on disk; gradients, margins and row lists on a device.
+    """Blocks of bins on disk, each of which goes to one of the devices.
 
     A pass over the blocks moves rows to the children of split nodes and adds them to
-    histograms at once, or marks them with their leaves. The bins of a block are copied
-    to one of two buffers while kernels read the other, and while the next blocks are
-    read from disk.
+    histograms at once, or marks them with their leaves. Consecutive blocks go to
+    different devices, so that all of them work while blocks are read from disk. The
+    bins of a block are copied to one of two buffers while kernels read the other.
+
+    The lists of rows by node stay on the devices. So do gradients and margins if the
+    memory of each device is enough for those of all its blocks, wide gradients
+    included; otherwise they are on the host (`HostedBlockRows`).
 
     Parameters
     ----------
@@ -53,8 +49,8 @@ class StreamedRows(PartedRows):
         Of all features and rows.
     targets, weights, margins, team
         As for `OpenCLRows`.
-    queue
-        Of the device.
+    devices
+        Where the rows are.
     budget
         What may be in memory of the host.
     numbers, multi_output_columns
@@ -63,8 +59,10 @@ class StreamedRows(PartedRows):
     Raises
     ------
     DeviceError
-        If the state of the rows, or a block, does not fit on the device; and from all
+        If the lists of rows and two blocks do not fit on a device; and from all
         methods, if it fails.
+    DataError
+        If gradients have to be on the host, and the memory limit is too small for that.
     """
 
     #: A pass over the blocks takes about the same for so many nodes.
@@ -77,44 +75,56 @@ class StreamedRows(PartedRows):
         weights: NDArray[np.float64] | None,
         margins: NDArray[Any],
         team: Team,
-        queue: DeviceQueue,
+        devices: Sequence[Device],
         budget: MemoryPlan,
         numbers: RowNumbers | None = None,
         multi_output_columns: int = 0,
     ) -> None:
         blocks, layout = bins.blocks, bins.layout
-        self._queue, self._blocks = queue, blocks
-        self._ring_bytes = budget.ring_bytes
-        blocks.keep_in_memory(budget.kept_bytes)
         numbers = RowNumbers(margins.shape[1]) if numbers is None else numbers
         runs = [slice(*blocks.rows_of(number)) for number in range(blocks.n_blocks)]
-        most_rows = max(run.stop - run.start for run in runs)
+        rows = [run.stop - run.start for run in runs]
+        devices = devices[: len(runs)]
+        row_bytes = state_row_bytes(margins, targets, weights, multi_output_columns)
+        columns = max(1, multi_output_columns)
+        row_bytes += _WIDE_BYTES * columns
+        shares = [sum(rows[number :: len(devices)]) for number in range(len(devices))]
+        block = max(rows), layout.n_columns, blocks.dtype
+        of_stream, largest = stream_bytes(*block, 0)
+        is_hosted = any(
+            of_stream + row_bytes * share > device.memory
+            for device, share in zip(devices, shares, strict=True)
+        )
+        if is_hosted:
+            row_bytes = LIST_BYTES
+            of_stream, largest = stream_bytes(*block, max(columns, len(margins)))
+            packed_bytes = 8 * columns * margins.shape[1]
+            budget = budget.with_packed_in_memory(packed_bytes, bins.memory_limit)
+        for device, share in zip(devices, shares, strict=True):
+            check_memory(device, of_stream + row_bytes * share, largest)
+        self._blocks, self._ring_bytes = blocks, budget.ring_bytes
+        blocks.keep_in_memory(budget.kept_bytes)
         self._columns_of_features = layout.column_of
-        self._bins_of_row, kind = layout.n_columns, blocks.dtype
-        #: Whether the bins of a row have to be packed in words.
-        self._is_packed = self._bins_of_row * kind.itemsize % 4 != 0
-        n_bytes = most_rows * self._bins_of_row * kind.itemsize
-        packed = most_rows * -(-n_bytes // (4 * most_rows)) * 4 * self._is_packed
-        state = state_bytes(margins, targets, weights)
-        check_memory(queue.device, 4 * n_bytes + packed + state, n_bytes)
-        parts = [
-            BlockRows(
-                bins,  # type: ignore[arg-type]
+        self._streams = [
+            BlockStream(DeviceQueue(device), layout, blocks.dtype, max(rows))
+            for device in devices
+        ]
+        kind = HostedBlockRows if is_hosted else BlockRows
+        parts: list[_BlockRows] = [
+            kind(
+                bins,
                 np.ascontiguousarray(targets[:, run]),
                 None if weights is None else weights[run],
                 np.ascontiguousarray(margins[:, run]),
                 team,
-                queue,
+                self._streams[number % len(devices)],
                 numbers.between(run.start, run.stop),
                 multi_output_columns,
             )
-            for run in runs
+            for number, run in enumerate(runs)
         ]
         super().__init__(runs, parts)
-        self._by_feature = UploadBuffers(queue, n_bytes)
-        self._by_row = UploadBuffers(queue, n_bytes)
-        self._packed = queue.empty(packed)
-        self._histograms = DeviceHistograms(queue, layout, kind)
+        self._block_rows = parts
 
     def begin_tree(
         self,
@@ -124,7 +134,6 @@ class StreamedRows(PartedRows):
         scales: NDArray[np.float64],
         leaf_scales: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        self._histograms.choose(features)
         self._is_sample = sample is not None
         self._n_columns = len(scales)
         self._waiting: set[int] = set()
@@ -147,26 +156,37 @@ class StreamedRows(PartedRows):
         slots: NDArray[np.intp],
         histograms: NDArray[np.int64],
     ) -> None:
-        own = self._histograms
-        counts_rows = own.begin(nodes.size, histograms, self._n_columns)
-        for part in self._pass(by_row=True):
-            part.add_histograms(own, nodes, counts_rows)
-        own.read(slots, histograms)
+        own = [stream.histograms for stream in self._streams]
+        size = nodes.size, histograms, self._n_columns
+        (counts_rows,) = {device.begin(*size) for device in own}
+        for _, part in self._pass(by_row=True):
+            part.add_histograms(nodes, counts_rows)
+        found = reduce(np.add, [device.read() for device in own])
+        own[0].write(found, slots, histograms)
 
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
-        sums = np.empty((self._parts[0].n_leaf_columns, n_leaves, 2), np.int64)
-        on_device = [self._queue.zeros(own.nbytes) for own in sums]
-        for part in self._pass(by_row=False):
-            part.add_leaves(nodes, leaves, n_leaves, on_device)
+        columns = self._block_rows[0].n_leaf_columns
+        sums = np.empty((len(self._streams), columns, n_leaves, 2), np.int64)
+        queues = [stream.queue for stream in self._streams]
+        buffers = [
+            [queue.zeros(column.nbytes) for column in own]
+            for queue, own in zip(queues, sums, strict=True)
+        ]
+        for device, part in self._pass(by_row=False):
+            part.add_leaves(nodes, leaves, n_leaves, buffers[device])
             part.route_left_out()
-        for buffer, own in zip(on_device, sums, strict=True):
-            self._queue.read(buffer, own)
-        return sums
+            part.leave_device()
+        for queue, *both in zip(queues, buffers, sums, strict=True):
+            for buffer, own in zip(*both, strict=True):
+                queue.read(buffer, own)
+        return np.add.reduce(sums)
 
-    def _pass(self, *, by_row: bool) -> Iterator[OpenCLRows]:
+    def _pass(self, *, by_row: bool) -> Iterator[tuple[int, _BlockRows]]:
         """Yield the rows of each block, with the columns of splits that wait.
+
+        Before them comes the number of their device.
 
         For leaves of a sample these are all that the tree splits on, since other rows
         come from the root. Kernels that are to read the bins have to be started before
@@ -178,24 +198,13 @@ class StreamedRows(PartedRows):
         self._waiting = set()
         with self._blocks.read_blocks(wanted, by_row, self._ring_bytes) as blocks:
             for block in blocks:
-                part = self._parts[block.number]
-                step = part.n_rows * self._blocks.dtype.itemsize
-                columns = [(step * own, block.by_feature[own]) for own in wanted]
-                part.set_by_feature(self._by_feature.fill(*columns))
+                device = block.number % len(self._streams)
+                part, stream = self._block_rows[block.number], self._streams[device]
+                part.set_by_feature(stream.send_columns(block.by_feature, wanted))
                 if by_row:
-                    part.by_row = self._in_words(block.by_row, part.n_rows)
-                yield part
-                self._by_feature.wait()
-                self._by_row.wait()
-
-    def _in_words(self, by_row: NDArray[Any], rows: int) -> Buffer:
-        """Return a buffer with the bins of rows, each from a word on."""
-        buffer = self._by_row.fill((0, by_row))
-        if not self._is_packed:
-            return buffer
-        columns = self._bins_of_row
-        pack_rows(self._queue, buffer, (1, columns), rows, columns, self._packed)
-        return self._packed
+                    part.by_row = stream.send_rows(block.by_row)
+                yield device, part
+                stream.wait()
 
     def close(self) -> None:
         self._blocks.keep_in_memory(0)

@@ -17,19 +17,20 @@ typedef struct {
     int first_cell, n_cells;
 } ColumnGroup;
 
-// Copies the bins to the order of rows, in words.
+// Copies the bins of some columns to the order of rows, in words.
 KERNEL void pack_rows(
     __global const BIN* bins,
     ulong column_step,  // from a bin to that of the next column
     ulong row_step,     // and to that of the next row
     uint rows,
-    uint columns,
+    uint first_column,
+    uint last_column,
     uint words,         // of a row
     __global BIN* by_row)
 {
     uint begin = get_group_id(0) * TILE_ROWS;
     uint end = min(begin + TILE_ROWS, rows);
-    for (uint column = 0; column < columns; column++)
+    for (uint column = first_column; column < last_column; column++)
         for (uint i = begin + get_local_id(0); i < end; i += GROUP_SIZE)
             by_row[(ulong)i * words * BINS_PER_WORD + column] =
                 bins[column * column_step + i * row_step];
@@ -49,6 +50,7 @@ KERNEL void pack_rows(
     __global const int4* tasks,     /* node, its side, its histogram, part */   \
     uint task_rows,                 /* rows of a part, at most 2**14 */         \
     __global const ColumnGroup* groups, __global const Word* group_words,       \
+    uint first_group,               /* of those that are built */               \
     __global const uint* bin_of_cell,                                           \
     __global long* histograms,      /* (nodes, 2, bins) */                      \
     uint bins
@@ -60,7 +62,7 @@ KERNEL void pack_rows(
     uint end = min(begin + task_rows, extent.y);                                \
     if (begin >= end)                                                           \
         return;                                                                 \
-    ColumnGroup group = groups[get_group_id(1)];                                \
+    ColumnGroup group = groups[first_group + get_group_id(1)];                  \
     __global const uint* own_rows = rows + (ulong)task.y * n_rows;              \
     __global long* sums = histograms + (ulong)task.z * 2 * bins;                \
     int item = get_local_id(0);                                                 \

@@ -1,0 +1,59 @@
+"""Checks that the binary of a wheel has machine code for each call of a kernel.
+
+After each test the signatures that it compiled, or was the first to load, have to be
+in native/signatures.json, so that `make test` finds those that are missing there and
+`make test-wheel` need not run every test again. Tests marked `jit` call others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from hornbeam.kernels.jit import COMPILED, NATIVE
+
+__all__ = ["pytest_runtest_teardown"]
+
+RECORDED = Path(__file__).parents[1] / "native" / "signatures.json"
+#: A wheel's environment and plain Python do not compile, and `make signatures` records.
+IS_CHECKED = (
+    COMPILED
+    and NATIVE is None
+    and RECORDED.exists()
+    and "HORNBEAM_SIGNATURES" not in os.environ
+)
+#: The number of signatures of each kernel after the last test.
+known: dict[str, int] = {}
+
+
+@cache
+def recorded() -> dict[str, set[str]]:
+    """Return the signatures that the binary has, as JSON, by kernel."""
+    kernels = json.loads(RECORDED.read_text())
+    return {name: {*map(json.dumps, own)} for name, own in kernels.items()}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Fail a test that called a kernel with types that are not recorded."""
+    if not IS_CHECKED:
+        return
+    # Numba, which these import, is not in the environment of a wheel.
+    from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
+    from hornbeam.kernels.signatures import layouts_of
+
+    missing = []
+    for name, kernel in list(KERNELS.items()):
+        count = len(kernel.overloads)
+        if count == known.get(name, 0):
+            continue
+        known[name] = count
+        if isinstance(kernel, PhaseDispatcher) or item.get_closest_marker("jit"):
+            continue  # phases are parts of kernels in the binary
+        own = {json.dumps(layouts) for layouts in layouts_of(name, kernel)}
+        missing += [(name, one) for one in own - recorded().get(name, set())]
+    assert not missing, f"native/signatures.json lacks, run make signatures: {missing}"
