@@ -25,6 +25,7 @@ import hornbeam
 import hornbeam.xgboost as xgb
 from hornbeam.data.saved import KIND
 from hornbeam.distributed.connection import Connection, HandshakeError
+from hornbeam.distributed.messages import Message
 from hornbeam.errors import HornbeamError
 from hornbeam.external_memory.codecs import Encoding, decode, encode, stored_sizes
 from hornbeam.external_memory.folders import MANIFEST
@@ -257,7 +258,7 @@ def text(data: bytes) -> None:
     """Receive a message of the tracker; its checksums are set right."""
     ours, theirs = pair_of_sockets()
     with ours, theirs:
-        Connection(theirs)._send([data])
+        Connection(theirs).send_message(Message.of_frames([data]))
         try:
             message = Connection(ours).receive_text()
         except OSError as error:

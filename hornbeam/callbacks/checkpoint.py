@@ -99,10 +99,7 @@ class TrainingCheckPoint(TrainingCallback):
         return model
 
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
-        group = joined_group()
-        if group is not None and group.rank > 0:
-            return False
-        if epoch > 0 and epoch % self._interval == 0:
+        if self._saves() and epoch > 0 and epoch % self._interval == 0:
             path = self._path(epoch)
             if self._resume:
                 # First, since a model without this file is not a whole checkpoint.
@@ -122,6 +119,11 @@ class TrainingCheckPoint(TrainingCallback):
 
     def break_off(self) -> None:
         self._container = None
+
+    def _saves(self) -> bool:
+        """Return whether this process saves checkpoints."""
+        group = joined_group()
+        return group is None or group.rank == 0
 
     def _path(self, epoch: int) -> Path:
         ending = "pkl" if self._as_pickle else self.default_format

@@ -1,31 +1,22 @@
-"""The Dask client of a call: lookup, version check of workers, and sync wrappers."""
+"""The Dask client of a call: its lookup, and wrappers of calls that wait for it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial, wraps
-from importlib import import_module
 from typing import Any, TypeVar, cast
-from weakref import WeakKeyDictionary
+from uuid import uuid4
 
 from distributed import Client, get_client, get_worker, rejoin, secede
 from distributed.threadpoolexecutor import thread_state
 
-from hornbeam import __version__
-from hornbeam.errors import ClusterError, ErrorCode, ParameterError
+from hornbeam.errors import ErrorCode, ParameterError
 
-__all__ = ["check_workers", "client_method", "client_of", "run_sync", "with_client"]
+__all__ = ["client_method", "client_of", "run_sync", "task_key", "with_client"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-#: Seconds for workers to report their version. A worker that does not answer in time is
-#: not an error: its failure is detected when the worker is needed.
-_VERSION_TIMEOUT = 10.0
-
-#: Addresses of the workers whose version was checked, by client.
-_checked: WeakKeyDictionary[Client, set[str]] = WeakKeyDictionary()
 
 
 def client_of(client: Client | None) -> Client:
@@ -45,6 +36,11 @@ def client_of(client: Client | None) -> Client:
             code=ErrorCode.INVALID_CLIENT,
         )
     return client
+
+
+def task_key(verb: str) -> str:
+    """Return a new key of a task, which dashboards show as ``hornbeam-verb``."""
+    return f"hornbeam-{verb}-{uuid4().hex}"
 
 
 # Synchronous calls
@@ -102,72 +98,3 @@ def _seceded() -> Iterator[None]:
         yield
     finally:
         rejoin()
-
-
-# Versions of workers
-
-
-def check_workers(client: Client, addresses: Collection[str]) -> None:
-    """Raise a `ClusterError` if a worker does not have this version of Hornbeam.
-
-    A worker without the package cannot deserialize Hornbeam's tasks, and the client
-    would wait for them forever.
-
-    Parameters
-    ----------
-    client
-        The client of the cluster.
-    addresses
-        The workers to check. Each worker is checked once.
-    """
-    known = _checked.setdefault(client, set())
-    new = sorted(set(addresses) - known)
-    if not new:
-        return
-    try:
-        found = client.sync(
-            client._run,
-            _version_query(),
-            workers=new,
-            on_error="return",
-            callback_timeout=_VERSION_TIMEOUT,
-        )
-    except TimeoutError:
-        return
-    for address in new:
-        version = found.get(address)
-        if version is None:
-            raise ClusterError(
-                f"the worker at {address} has no Hornbeam; install hornbeam "
-                f"{__version__} there, the version of the client",
-                code=ErrorCode.WORKER_VERSION_MISMATCH,
-            )
-        if not isinstance(version, str):
-            continue  # an error: the worker has left the cluster
-        if version != __version__:
-            raise ClusterError(
-                f"the worker at {address} has Hornbeam {version}, and the client "
-                f"{__version__}; install the same version everywhere",
-                code=ErrorCode.WORKER_VERSION_MISMATCH,
-            )
-        known.add(address)
-
-
-def _version_query() -> Callable[[], Awaitable[str | None]]:
-    """Return a function that returns the worker's version of Hornbeam, None without it.
-
-    It is a closure, so that it is pickled by value and a worker without Hornbeam can
-    load it. It also imports the modules of Hornbeam's tasks, in a thread: a worker that
-    imports them with its first task does not answer other messages meanwhile.
-    """
-
-    async def version() -> str | None:
-        try:
-            found: str = import_module("hornbeam").__version__
-        except ImportError:
-            return None
-        with contextlib.suppress(ImportError):
-            await asyncio.to_thread(import_module, "hornbeam.dask.matrix")
-        return found
-
-    return version

@@ -6,38 +6,37 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from functools import reduce
-from importlib import import_module
 from operator import add
 from typing import Any, NoReturn
-from uuid import uuid4
 
 import distributed
 from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps, loads
 
-from hornbeam.backends.cluster import ActorLostError, Call, RowActor
-from hornbeam.dask.channel import pack
-from hornbeam.dask.client import check_workers
-from hornbeam.dask.exchange import ActorChannel, exchange
+from hornbeam.backends.cluster import ActorLostError, RowActor
+from hornbeam.dask.channel import ActorChannel, exchange, open_channel
+from hornbeam.dask.client import task_key
 from hornbeam.dask.rpc import (
     ReductionTree,
-    WorkerLostError,
     call_actor,
-    open_channel,
     pack_call,
     reduce_tree,
     reduction_trees,
     watch,
 )
 from hornbeam.dask.workers import CONNECT_TIMEOUT, Workers
+from hornbeam.distributed.messages import Message
 from hornbeam.distributed.training_rows import CustomObjective
-from hornbeam.distributed.transport import Share, Transport, first_error
+from hornbeam.distributed.transport import (
+    Share,
+    Transport,
+    WorkerLostError,
+    first_error,
+)
 from hornbeam.errors import ClusterError, ErrorCode
 
 __all__ = ["DaskCluster"]
 
-#: Seconds for a worker to import the module of its actors.
-_IMPORT_TIMEOUT = 60.0
 #: Number of actors from which sums are computed by tree reduction.
 _TREE_FROM = 16
 #: Children of each node of the reduction tree.
@@ -71,12 +70,11 @@ class DaskCluster(Workers, Transport):
         tree_width: int = _TREE_WIDTH,
     ) -> None:
         super().__init__(client, patience)
-        self._actor_type = actor_type
+        self._actor_type, self._module = actor_type, actor_type.__module__
         self._tree_from, self._tree_width = tree_from, tree_width
         #: Futures of the actors, by the actor's number.
         self._futures: dict[int, Any] = {}
-        #: Workers that have imported the module of the actors, and those that do so.
-        self._ready: set[str] = set()
+        #: By worker: its import of the module of the actors, while that goes on.
         self._importing: dict[str, asyncio.Future[None]] = {}
         self._n_placed = 0
         #: By the actor's number; None: it can only be called by Dask.
@@ -85,13 +83,8 @@ class DaskCluster(Workers, Transport):
     def place(self, shares: Sequence[Share], *options: Any) -> list[RowActor]:
         return self._wait(self._place(shares, options))
 
-    def place_async(
-        self, shares: Sequence[Share], calls: Sequence[Call], *options: Any
-    ) -> Future[list[RowActor]]:
-        return self._submit(self._place_and_call(shares, options, calls))
-
     def check(self, shares: Sequence[Share], *, overdue: bool = False) -> None:
-        check_workers(self._client, [share.place for share in shares])
+        self.prepare(share.place for share in shares)
         # A future has the status "lost" until Dask has computed it again.
         bad = ("cancelled", "error", "lost") if overdue else ("cancelled", "error")
         for share in shares:
@@ -117,9 +110,9 @@ class DaskCluster(Workers, Transport):
             return self._wait(self._sum(actors, pack_call(operation, args)))
         channels = self._open_channels(actors)
         if channels is None:
-            return reduce(add, self.call(actors, operation, *args))
+            return super().sum(actors, operation, *args)
         try:
-            results = exchange(channels, pack((operation, args)))
+            results = exchange(channels, Message.of((operation, args), dumps))
             errors = _errors_in(results)
             if errors:
                 self._wait(self._raise(errors))
@@ -197,7 +190,7 @@ class DaskCluster(Workers, Transport):
 
     async def _open_channel(self, actor: RowActor) -> None:
         try:
-            peer = await self._connect_ready(actor.place)
+            peer = await self._prepare(actor.place)
         except WorkerLostError:
             raise ActorLostError([actor]) from None
         connection = None
@@ -245,7 +238,7 @@ class DaskCluster(Workers, Transport):
             return self._is_gone(actor)
 
         try:
-            peer = await self._connect_ready(actor.place)
+            peer = await self._prepare(actor.place)
             if tree is None:
                 return await call_actor(peer, key, message, self.patience, is_gone)
             return await reduce_tree(peer, tree, message, self.patience, is_gone)
@@ -255,53 +248,22 @@ class DaskCluster(Workers, Transport):
     def _key(self, actor: RowActor) -> str:
         return str(self._futures[actor.number].key)
 
-    async def _connect_ready(self, address: str) -> Any:
-        """Return a connection to a worker that has imported the actors' module."""
-        peer = await self._connect(address)
-        if address not in self._ready:
-            await self._import_on(address, peer)
-            self._ready.add(address)
-        return peer
-
     async def _ready_workers(self) -> list[str]:
-        places = await self._alive()
+        places, ready = await self._alive(), []
         for place in places:
-            if place not in self._ready and place not in self._importing:
-                self._importing[place] = asyncio.ensure_future(self._prepare(place))
-        return [place for place in places if place in self._ready]
+            if (place, self._module) in self._prepared:
+                ready.append(place)
+            elif place not in self._importing:
+                self._importing[place] = asyncio.ensure_future(self._import_on(place))
+        return ready
 
-    async def _prepare(self, place: str) -> None:
+    async def _import_on(self, place: str) -> None:
         try:
-            await self._connect_ready(place)
+            await self._prepare(place)
         except (WorkerLostError, ClusterError):
             return  # raised again when an actor is placed on this worker
         finally:
             del self._importing[place]
-
-    async def _import_on(self, address: str, peer: Any) -> None:
-        """Import the module of the actors on a worker.
-
-        Raises a `ClusterError` if the import fails there. A new worker may need many
-        seconds; its event loop replies to echoes meanwhile.
-        """
-        module = self._actor_type.__module__
-
-        async def load(name: str) -> None:
-            await asyncio.to_thread(import_module, name)
-
-        message = {"function": dumps(load), "args": dumps((module,))}
-        message |= {"kwargs": dumps({}), "wait": True}
-        try:
-            await asyncio.wait_for(peer.echo(data=0), self.patience)
-            reply = await asyncio.wait_for(peer.run(**message), _IMPORT_TIMEOUT)
-        except (OSError, RuntimeError, ValueError, KeyError) as error:
-            raise WorkerLostError from error
-        if reply["status"] != "OK":
-            raise ClusterError(
-                f"the worker at {address} cannot import {module}: "
-                f"{reply['exception_text']}; install the same Hornbeam everywhere",
-                code=ErrorCode.WORKER_VERSION_MISMATCH,
-            )
 
     async def _place(
         self, shares: Sequence[Share], options: tuple[Any, ...]
@@ -325,24 +287,12 @@ class DaskCluster(Workers, Transport):
             raise
         return actors
 
-    async def _place_and_call(
-        self, shares: Sequence[Share], options: tuple[Any, ...], calls: Sequence[Call]
-    ) -> list[RowActor]:
-        actors = await self._place(shares, options)
-        try:
-            for operation, args in calls:
-                await self._call(actors, pack_call(operation, args))
-        except BaseException:
-            self.drop(actors)
-            raise
-        return actors
-
     async def _create(
         self, actor: RowActor, share: Share, options: tuple[Any, ...]
     ) -> None:
         """Create the actor of a actor on its worker."""
         try:
-            peer = await self._connect_ready(share.place)
+            peer = await self._prepare(share.place)
         except WorkerLostError:
             raise ActorLostError([actor]) from None
         try:
@@ -351,7 +301,7 @@ class DaskCluster(Workers, Transport):
                 share.numbers,
                 share.parts,
                 *options,
-                key=f"{self._actor_type.__name__}-{uuid4().hex}",
+                key=task_key("rows"),
                 workers=[share.place],
                 allow_other_workers=False,
                 actor=True,

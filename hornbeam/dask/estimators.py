@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog
-from hornbeam.dask.client import client_method, client_of
+from hornbeam.dask.client import client_method, client_of, task_key
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.partitions import delayed_parts, is_dataframe
 from hornbeam.dask.prediction import predict_partitions, prediction_meta
@@ -340,7 +340,7 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
     def _fit_targets(self, y: Any) -> None:
         found = self._compute(
             [
-                delayed(_distinct)(part, number)
+                delayed(_distinct)(part, number, dask_key_name=task_key("labels"))
                 for number, part in enumerate(delayed_parts(y, "y"))
             ]
         )
@@ -358,8 +358,13 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
         if isinstance(y, da.Array):
             if y.ndim == 2 and y.shape[1] == 1:
                 y = y[:, 0]
-            return da.map_blocks(_encode, y, self.classes_, dtype=np.float64)
-        return [delayed(_encode)(part, self.classes_) for part in delayed_parts(y, "y")]
+            return da.map_blocks(
+                _encode, y, self.classes_, token="hornbeam-encode", dtype=np.float64
+            )
+        return [
+            delayed(_encode)(part, self.classes_, dask_key_name=task_key("encode"))
+            for part in delayed_parts(y, "y")
+        ]
 
     def _predict_meta(
         self, output_margin: bool, iteration_range: IterationRange | None

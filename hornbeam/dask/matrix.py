@@ -9,7 +9,7 @@ from typing import Any, Self
 from dask.base import is_dask_collection
 from distributed import Client, Future
 
-from hornbeam.dask.client import check_workers, client_of, run_sync
+from hornbeam.dask.client import client_of, run_sync
 from hornbeam.dask.partitions import partition
 from hornbeam.dask.workers import Workers
 from hornbeam.data.categories import Categories
@@ -149,7 +149,8 @@ class DaskDMatrix(PartitionedMatrix):
         return self
 
     def _read(self, data: Any, fields: Mapping[str, Any], feature_weights: Any) -> None:
-        check_workers(self.client, Workers(self.client).alive())
+        workers = Workers(self.client)
+        workers.prepare(workers.alive())
         self.parts = partition(self.client, data, fields)
         if is_dask_collection(feature_weights):
             computed = self.client.compute(feature_weights)

@@ -11,6 +11,7 @@ import dask.array as da
 from dask.delayed import Delayed
 from distributed import Client, Future
 
+from hornbeam.dask.client import task_key
 from hornbeam.data.containers.dispatch import words
 from hornbeam.distributed.partitions import Partition
 from hornbeam.errors import DataError, ErrorCode
@@ -72,7 +73,7 @@ def partition(client: Client, data: Any, fields: Mapping[str, Any]) -> list[Futu
                 name: value if isinstance(value, str) else value.items[number]
                 for name, value in columns.items()
             },
-            pure=False,
+            key=task_key("partition"),
         )
         for number, item in enumerate(features.items)
     ]

@@ -10,12 +10,13 @@ from typing import Any, TypeAlias
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
+from dask.base import tokenize
 from dask.delayed import delayed
 from distributed import Client, Future
 from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.dask.client import with_client
+from hornbeam.dask.client import task_key, with_client
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.partitions import is_dataframe, merge_column_chunks
 from hornbeam.dask.workers import Workers
@@ -217,7 +218,9 @@ def model_task(model: ModelSource) -> Any:
     """
     if isinstance(model, Future):
         return model
-    return delayed(load_model, pure=True)(dumps(_booster_of(model)), loads)
+    pickled = dumps(_booster_of(model))
+    key = f"hornbeam-model-{tokenize(pickled)}"
+    return delayed(load_model)(pickled, loads, dask_key_name=key)
 
 
 def _booster_of(model: Any) -> Booster:
@@ -260,6 +263,7 @@ def _predict_array(
         data,
         base_margin,
         width,
+        token="hornbeam-predict",
         chunks=(data.chunks[0], *((size,) for size in width)),
         drop_axis=[] if width else [1],
         new_axis=[axis + 2 for axis in range(len(width) - 1)],
@@ -344,6 +348,7 @@ def _predict_dataframe(
         task,
         booster,
         width,
+        token="hornbeam-predict",
         meta=empty,
         align_dataframes=False,
     )
@@ -366,13 +371,11 @@ def _predict_matrix(
     meta: PredictionMeta,
 ) -> da.Array:
     booster = model_task(model)
-    predict_one = delayed(replace(task, reader=data.reader).of_partition, pure=True)
+    predict_one = delayed(replace(task, reader=data.reader).of_partition)
     pieces = []
     for number, part in enumerate(data.parts):
         rows = int(data.first_rows[number + 1] - data.first_rows[number])
         if rows:
-            shape = (rows, *meta.shape)
-            pieces.append(
-                da.from_delayed(predict_one(booster, part), shape, meta.dtype)
-            )
+            found = predict_one(booster, part, dask_key_name=task_key("predict"))
+            pieces.append(da.from_delayed(found, (rows, *meta.shape), meta.dtype))
     return da.concatenate(pieces)

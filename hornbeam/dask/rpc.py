@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
-import socket
 import threading
-import weakref
-import zlib
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -15,23 +11,26 @@ from functools import partial, reduce
 from operator import add
 from typing import Any
 
-from distributed import Status, get_worker
-from distributed.comm import connect
+from distributed import get_worker
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
 from hornbeam.backends.cluster import ActorLostError, RowActor
-from hornbeam.dask.channel import Channel, Frames, can_detach, detach, pack, serve
-from hornbeam.distributed.garbled import GarbledMessageError
+from hornbeam.dask.channel import channel_handler
+from hornbeam.distributed.messages import (
+    GarbledMessageError,
+    Message,
+    sendable,
+    unpack,
+)
+from hornbeam.distributed.transport import WorkerLostError
 
 __all__ = [
     "FIRST_CHECK",
     "ReducingActor",
     "ReductionTree",
-    "WorkerLostError",
     "call_actor",
     "cancel",
-    "open_channel",
     "pack_call",
     "reduce_tree",
     "reduction_trees",
@@ -49,10 +48,6 @@ _MAX_MISSED_ECHOES = 3
 #: Message of the RuntimeError in a worker that is closing and has shut down its thread
 #: pools.
 _POOL_CLOSED = "cannot schedule new futures"
-
-
-class WorkerLostError(Exception):
-    """The worker of a call is dead or does not respond."""
 
 
 def pack_call(method: str, args: tuple[Any, ...]) -> Any:
@@ -85,24 +80,15 @@ async def call_actor(
     """
     call = peer.hornbeam_call(key=key, message=message)
     result = _result_in(await watch(call, peer, patience, is_known_dead))
-    if not isinstance(result, bytes):
-        return result
     try:
-        return _unpack_result(result)
+        return _unpacked(result)
     except GarbledMessageError as error:
         raise WorkerLostError from error
 
 
-def _pack_result(result: bytes) -> bytes:
-    """Return a pickle with a checksum in front: Dask's messages have none."""
-    return zlib.crc32(result).to_bytes(4, "little") + result
-
-
-def _unpack_result(packed: bytes) -> Any:
-    """Return the value of `_pack_result`; raise an OSError if it has changed."""
-    if zlib.crc32(packed[4:]) != int.from_bytes(packed[:4], "little"):
-        raise GarbledMessageError("the checksum of an answer is wrong")
-    return loads(packed[4:])
+def _unpacked(result: Any) -> Any:
+    """Return the result of `ReducingActor.perform`."""
+    return unpack(result) if isinstance(result, bytes) else result
 
 
 def _result_in(reply: dict[str, Any]) -> Any:
@@ -190,32 +176,36 @@ class ReducingActor:
     def __init__(self) -> None:
         worker = get_worker()
         worker.handlers.setdefault("hornbeam_call", _handler(worker))
-        worker.handlers.setdefault("hornbeam_channel", _channel_handler(worker))
+        worker.handlers.setdefault("hornbeam_channel", channel_handler(worker))
         #: Held during a call: there may be a channel, and calls by Dask beside it.
         self._busy = threading.Lock()
         #: In which code finds its worker.
         self._context = copy_context()
+        self._place = f"the worker at {worker.address}"
 
     def perform(self, message: bytes) -> Any:
-        """Execute a packed call; return the result, `_pack_result` of it if small."""
-        method, args = loads(message)
-        with self._busy:
-            result = getattr(self, method)(*args)
-        buffers: list[pickle.PickleBuffer] = []
-        head = pickle.dumps(result, protocol=5, buffer_callback=buffers.append)
-        if len(head) + sum(buffer.raw().nbytes for buffer in buffers) < _LARGE:
-            return _pack_result(pickle.dumps(result, protocol=5))
-        return result
+        """Execute a packed call; return the result, as a packed message if small.
 
-    def answer(self, call: tuple[str, tuple[Any, ...]]) -> Frames:
+        Messages of Dask have no checksums.
+        """
+        method, args = loads(message)
+        try:
+            with self._busy:
+                result = getattr(self, method)(*args)
+        except Exception as error:
+            raise sendable(error, self._place, dumps) from None
+        answer = Message.of(result, dumps)
+        return answer.packed() if answer.n_bytes < _LARGE else result
+
+    def answer(self, call: tuple[str, tuple[Any, ...]]) -> Message:
         """Execute a call that came over a channel; return the answer to it."""
         method, args = call
         try:
             with self._busy:
                 result = self._context.run(getattr(self, method), *args)
-            return pack((True, result))
+            return Message.of((True, result), dumps)
         except Exception as error:
-            return pack((False, error))
+            return Message.of((False, sendable(error, self._place, dumps)), dumps)
 
     async def sum_tree(
         self, message: Any, patience: float, children: Sequence[ReductionTree]
@@ -238,9 +228,7 @@ class ReducingActor:
         if lost:
             raise ActorLostError(lost.values())
         first, *others = results
-        return reduce(
-            add, others, _unpack_result(first) if isinstance(first, bytes) else first
-        )
+        return reduce(add, others, _unpacked(first))
 
 
 async def _reduce_child(
@@ -265,57 +253,6 @@ def _handler(worker: Any) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
         return reply
 
     return hornbeam_call
-
-
-async def open_channel(
-    address: str, key: str, timeout: float, **connection_args: Any
-) -> socket.socket | None:
-    """Return the socket of a new channel to an actor; None if there cannot be one.
-
-    Parameters
-    ----------
-    address, key
-        Of the actor's worker, and of the actor, a `ReducingActor`.
-    timeout
-        Seconds for the worker to accept.
-    connection_args
-        Those of the client's connections.
-    """
-    comm = None
-    try:
-        comm = await connect(address, timeout, **connection_args)
-        await comm.write({"op": "hornbeam_channel", "key": key})
-        if await asyncio.wait_for(comm.read(), timeout) is True:
-            return detach(comm)
-    except OSError:
-        pass  # a lost worker is detected by the calls that it does not answer
-    finally:
-        if comm is not None:
-            comm.abort()
-    return None
-
-
-def _channel_handler(worker: Any) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return the handler of ``hornbeam_channel`` messages for a worker."""
-
-    async def hornbeam_channel(comm: Any, key: str) -> Any:
-        known = worker.state.actors.get(key)
-        if known is None or not can_detach(comm):
-            return False
-        # A weak reference: the rows are released with the actor, whether or not the
-        # client has closed the channel by then.
-        actor = weakref.ref(known)
-
-        def perform(call: Any) -> Frames | None:
-            alive = actor()
-            is_open = worker.status not in (Status.closing, Status.closed)
-            return alive.answer(call) if is_open and alive is not None else None
-
-        await comm.write(True)
-        serve(Channel(detach(comm)), perform)
-        return Status.dont_reply
-
-    return hornbeam_channel
 
 
 # Failure detection

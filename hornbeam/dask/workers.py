@@ -6,16 +6,26 @@ import asyncio
 import concurrent.futures
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from importlib import import_module
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import dask
 from dask.utils import parse_timedelta
+from distributed import Client
 from distributed.actor import ProxyRPC
 from distributed.protocol.pickle import dumps
 
-from hornbeam.dask.rpc import FIRST_CHECK, WorkerLostError, cancel, watch
+from hornbeam import __version__
+from hornbeam.dask.client import task_key
+from hornbeam.dask.rpc import FIRST_CHECK, cancel, watch
 from hornbeam.distributed.partitions import Partition
-from hornbeam.distributed.transport import NO_WORKER_TIMEOUT, no_worker_error
+from hornbeam.distributed.transport import (
+    NO_WORKER_TIMEOUT,
+    WorkerLostError,
+    check_version,
+    no_worker_error,
+)
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError, ParameterError
 
 __all__ = ["CONNECT_TIMEOUT", "Workers"]
@@ -26,10 +36,20 @@ Result = TypeVar("Result")
 _CHECK_INTERVAL = 1.0
 #: Seconds for a first reply over a direct connection of the client to a worker.
 CONNECT_TIMEOUT = 3.0
+#: Seconds for a worker to import the modules of its tasks and actors.
+_IMPORT_TIMEOUT = 60.0
+
+#: By client: the workers that have this version, each with a module that they have
+#: imported.
+_prepared: WeakKeyDictionary[Client, set[tuple[str, str]]] = WeakKeyDictionary()
 
 
 class Workers:
     """The workers of a client's cluster; every wait for them has a deadline.
+
+    Before a worker gets a task or an actor, it has imported their module in a thread:
+    one that imports it with its first task answers nothing meanwhile, and one without
+    Hornbeam cannot read the task, so that Dask would wait for ever.
 
     Parameters
     ----------
@@ -39,6 +59,9 @@ class Workers:
         Seconds without a reply after which a worker is considered lost; None: the
         setting ``hornbeam.patience`` of Dask, or 10.
     """
+
+    #: Imported by the workers.
+    _module = "hornbeam.dask.shard"
 
     def __init__(self, client: Any, patience: float | str | None = None) -> None:
         if client.asynchronous:
@@ -57,6 +80,7 @@ class Workers:
             )
         self.patience = float(seconds)
         self._client = client
+        self._prepared = _prepared.setdefault(client, set())
         self._address = client.scheduler.address
         #: Connections to workers, by address.
         self._peers: dict[str, Any] = {}
@@ -67,6 +91,14 @@ class Workers:
         """Return the addresses of the workers that are not lost, sorted."""
         return self._wait(self._alive())
 
+    def prepare(self, places: Iterable[str]) -> None:
+        """Let workers import what they need.
+
+        Raises a `ClusterError` if one has no Hornbeam or another version. One that does
+        not answer is no error: it is found to be lost when it is needed.
+        """
+        self._wait(self._prepare_all(set(places)))
+
     def locate(self, partitions: Sequence[Any]) -> list[str | None]:
         """Return the address of a worker that has each future, None where none has."""
         return self._wait(self._who_has([future.key for future in partitions]))
@@ -76,8 +108,9 @@ class Workers:
 
         The first error of Hornbeam that a task raises is raised.
         """
+        verb = task.__name__.strip("_").replace("_", "-")
         futures = [
-            self._client.submit(_return_errors, task, part, *args, pure=False)
+            self._client.submit(_return_errors, task, part, *args, key=task_key(verb))
             for part in partitions
         ]
         found = self.results(futures)
@@ -251,6 +284,38 @@ class Workers:
             self._peers[address] = peer
         return peer
 
+    async def _prepare_all(self, places: Iterable[str]) -> None:
+        found = await asyncio.gather(
+            *map(self._prepare, sorted(places)), return_exceptions=True
+        )
+        for error in found:
+            if isinstance(error, BaseException) and not isinstance(
+                error, WorkerLostError
+            ):
+                raise error
+
+    async def _prepare(self, address: str) -> Any:
+        """Return a connection to a worker that has imported what it needs."""
+        peer, module = await self._connect(address), self._module
+        if (address, module) in self._prepared:
+            return peer
+        try:
+            await asyncio.wait_for(peer.echo(data=0), self.patience)
+            message = _run_message(_importer(), name=module, version=__version__)
+            reply = await asyncio.wait_for(peer.run(**message), _IMPORT_TIMEOUT)
+        except (OSError, RuntimeError, ValueError, KeyError) as error:
+            raise WorkerLostError from error
+        worker = f"the worker at {address}"
+        if reply["status"] != "OK":
+            raise ClusterError(
+                f"{worker} cannot import {module}: {reply['exception_text']}; install "
+                "the same Hornbeam everywhere",
+                code=ErrorCode.WORKER_VERSION_MISMATCH,
+            )
+        check_version(worker, reply["result"])
+        self._prepared.add((address, module))
+        return peer
+
     async def _remove(self, places: Iterable[str]) -> None:
         """Remove lost workers from the scheduler, which may not know that they are.
 
@@ -260,6 +325,7 @@ class Workers:
         for place in set(places) - self._removed:
             self._removed.add(place)
             self._peers.pop(place, None)
+            self._prepared.discard((place, self._module))
             await self._remove_from_scheduler(place)
             await self._disconnect(place)
 
@@ -268,7 +334,7 @@ class Workers:
         async def remove(dask_scheduler: Any, address: str) -> None:
             await dask_scheduler.remove_worker(address, stimulus_id="hornbeam-patience")
 
-        message = _run_message(remove, place)
+        message = _run_message(remove, address=place)
         await self._ask_scheduler(lambda s: s.run_function(**message))
 
     async def _disconnect(self, place: str) -> None:
@@ -282,7 +348,7 @@ class Workers:
             dask_worker.rpc.remove(address)
 
         self._client.rpc.remove(place)
-        message = _run_message(disconnect, place)
+        message = _run_message(disconnect, address=place)
         calls = [
             asyncio.ensure_future(self._client.rpc(other).run(**message))
             for other in await self._alive()
@@ -301,11 +367,26 @@ def _return_errors(task: Any, part: Partition, *args: Any) -> Any:
         return error
 
 
-def _run_message(function: Callable[..., Any], address: str) -> dict[str, Any]:
-    """Return the arguments by which a Dask server runs `function` with an address.
+def _importer() -> Callable[..., Awaitable[str | None]]:
+    """Return a function that imports a module, and returns the version of Hornbeam."""
+
+    async def load(name: str, version: str) -> str | None:
+        try:
+            found: str = import_module("hornbeam").__version__
+        except ImportError:
+            return None
+        if found == version:
+            await asyncio.to_thread(import_module, name)
+        return found
+
+    return load
+
+
+def _run_message(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+    """Return the arguments by which a Dask server runs `function`.
 
     The function is pickled by value, so that Hornbeam need not be installed there. The
-    server passes itself as ``dask_worker`` or ``dask_scheduler``.
+    server passes itself as ``dask_worker`` or ``dask_scheduler``, if it takes them.
     """
-    arguments = {"args": dumps(()), "kwargs": dumps({"address": address})}
-    return {"function": dumps(function), **arguments, "wait": True}
+    given = {"args": dumps(()), "kwargs": dumps(arguments)}
+    return {"function": dumps(function), **given, "wait": True}

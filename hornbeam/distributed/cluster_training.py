@@ -10,7 +10,7 @@ from hornbeam.callbacks import TrainingCallback, TrainingCheckPoint
 from hornbeam.distributed.cluster_booster import ClusterBooster
 from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
 from hornbeam.distributed.transport import Transport
-from hornbeam.errors import ClusterError
+from hornbeam.errors import ClusterError, ErrorCode
 from hornbeam.training import run_rounds
 
 __all__ = ["train_booster"]
@@ -47,6 +47,8 @@ def train_booster(
             **options,
         )
     except ClusterError as error:
+        if error.code == ErrorCode.CLUSTER_FAILURE:  # it would come again
+            raise
         raise ClusterError(
             f"{error}{_resume_hint(callbacks)}", code=error.code, **error.details
         ) from error

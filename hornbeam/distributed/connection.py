@@ -1,31 +1,31 @@
-"""Authenticated connections between the processes of a group, and their messages.
+"""Authenticated connections between processes, which carry messages.
 
 Both ends of a connection prove that they know the token of the group before anything
-else is read, so that messages come from its processes only. A message is frames with
-their sizes in front. Those of the tracker are one of JSON; those between workers are a
-pickle and the memory of its arrays, which are received into new ones and never pickled.
-
-Each message has its number and checksums: one that comes twice, in part, or is not what
-was sent, is an error at once.
+else is read, so that messages come from its processes only; see
+`hornbeam.distributed.messages` for what they are. Connections that an engine has
+opened and authenticated carry the same messages.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
-import pickle
 import socket
-import struct
 import threading
 import time
-import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hornbeam.distributed.garbled import GarbledMessageError, sum_of_words
+from hornbeam.distributed.messages import (
+    HEAD_BYTES,
+    SMALL,
+    GarbledMessageError,
+    Head,
+    Message,
+)
 from hornbeam.errors import ClusterError, ErrorCode
 
 __all__ = ["Connection", "HandshakeError", "connect", "listen"]
@@ -38,18 +38,10 @@ _DIGEST_BYTES = _DIGEST().digest_size
 #: Seconds for a handshake: a stranger that connects and is silent is dropped then.
 _HANDSHAKE_TIMEOUT = 10.0
 
-#: What is before the sizes of frames: a mark, the CRC-32 of the rest of the head, how
-#: many messages were sent before in this direction, the number of frames, the CRC-32 of
-#: their sizes, and the sum of their words of 8 bytes.
-_HEAD = struct.Struct("<4sIQIIQ")
-_MARK = b"\x89HBG"
-_CHECKED = slice(8, None)
-#: The maximum size of a frame, of frames in a message, and of a message in JSON.
-_MAX_FRAME, _MAX_FRAMES, _MAX_TEXT = 1 << 40, 1 << 20, 1 << 24
-#: Frames below this size are sent together.
-_SMALL = 1 << 16
+#: Seconds between two looks at a limit, and two calls of `on_stall`.
+_TICK = 0.25
 #: Seconds after which a message that has begun must go on.
-_STALL = 10.0
+_PATIENCE = 10.0
 
 # A connection on which nothing is sent is checked, so that a machine that has vanished
 # is noticed: after so many seconds, so often, so many times.
@@ -61,12 +53,17 @@ class HandshakeError(ConnectionError):
 
 
 class Connection:
-    """One end of a connection, which carries messages.
+    """One end of a connection: one thread at a time receives, and several may send.
 
     Parameters
     ----------
     sock
-        A connected socket.
+        A connected socket; its timeout is that of `wait_at_most`.
+    on_stall
+        Called several times a second while nothing comes or goes; it raises an error
+        to give up.
+    patience
+        Seconds after which a message that has begun must go on.
 
     Attributes
     ----------
@@ -74,13 +71,21 @@ class Connection:
         When the last bytes came, by the monotonic clock.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE:
-            if hasattr(socket, name):
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        self._socket = sock
+    def __init__(
+        self,
+        sock: socket.socket,
+        on_stall: Callable[[], None] | None = None,
+        patience: float | None = None,
+    ) -> None:
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE:
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self._socket, self._on_stall = sock, on_stall
+        self._patience = _PATIENCE if patience is None else patience
+        self.wait_at_most(sock.gettimeout())
         self.last_heard = time.monotonic()
         self._n_sent = self._n_received = 0
         self._sending = threading.Lock()
@@ -107,11 +112,11 @@ class Connection:
 
         The one that listens answers last: a stranger learns nothing from it.
         """
-        before = self._socket.gettimeout()
-        self._socket.settimeout(_HANDSHAKE_TIMEOUT)
+        before = self._limit
+        self.wait_at_most(_HANDSHAKE_TIMEOUT)
         try:
             nonce = os.urandom(_NONCE_BYTES)
-            self._socket.sendall(_GREETING + nonce)
+            self._write(_GREETING + nonce)
             greeting = bytes(self._read(len(_GREETING) + _NONCE_BYTES))
             if not greeting.startswith(_GREETING):
                 raise HandshakeError("the other end is no process of a group")
@@ -119,16 +124,16 @@ class Connection:
             proof = _digest(token, own, nonce, theirs)
             expected = _digest(token, other, theirs, nonce)
             if own == b"client":
-                self._socket.sendall(proof)
+                self._write(proof)
                 self._check(expected)
             else:
                 self._check(expected)
-                self._socket.sendall(proof)
+                self._write(proof)
         except HandshakeError:
             raise
         except (ConnectionError, GarbledMessageError) as error:
             raise HandshakeError("the other end has refused the token") from error
-        self._socket.settimeout(before)
+        self.wait_at_most(before)
 
     def _check(self, expected: bytes) -> None:
         if not hmac.compare_digest(bytes(self._read(_DIGEST_BYTES)), expected):
@@ -138,100 +143,85 @@ class Connection:
 
     def send(self, value: Any) -> None:
         """Send a value; its arrays are sent from where they are."""
-        buffers: list[pickle.PickleBuffer] = []
-        head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-        self._send([head, *(buffer.raw() for buffer in buffers)])
+        self.send_message(Message.of(value))
 
     def receive(self) -> Any:
         """Return the next value."""
-        head, *buffers = self._receive(_MAX_FRAMES, _MAX_FRAME)
-        try:
-            return pickle.loads(head, buffers=buffers)
-        except Exception as error:
-            raise GarbledMessageError("it cannot be read") from error
+        return self._head().value(self._read_more)
 
     def send_text(self, **message: Any) -> None:
         """Send a message of numbers, strings and lists."""
-        self._send([json.dumps(message).encode()])
+        self.send_message(Message.of_text(message))
 
     def receive_text(self) -> dict[str, Any]:
         """Return the next message of numbers, strings and lists."""
-        (text,) = self._receive(1, _MAX_TEXT)
-        try:
-            message = json.loads(bytes(text))
-        except (ValueError, RecursionError) as error:
-            raise GarbledMessageError("it is no JSON") from error
-        if not isinstance(message, dict):
-            raise GarbledMessageError("it is no mapping")
-        return message
+        return self._head().text(self._read_more)
 
-    def _send(self, frames: list[Any]) -> None:
-        sizes = struct.pack(f"<{len(frames)}Q", *map(len, frames))
-        checksum = sum(map(sum_of_words, frames)) % 2**64
+    def send_message(self, message: Message) -> None:
+        """Send a message."""
         with self._sending:
             number, self._n_sent = self._n_sent, self._n_sent + 1
-            fields = number, len(frames), zlib.crc32(sizes), checksum
-            crc = zlib.crc32(_HEAD.pack(b"", 0, *fields)[_CHECKED])
-            self._transmit([_HEAD.pack(_MARK, crc, *fields) + sizes, *frames])
+            self._transmit(message.parts(number))
 
     def _transmit(self, parts: list[Any]) -> None:
-        """Send a message, which begins with its head."""
-        if sum(len(part) for part in parts) < _SMALL:
+        if sum(map(len, parts)) < SMALL:
             parts = [b"".join(parts)]
         for part in parts:
-            self._socket.sendall(part)
+            self._write(part)
 
-    def _receive(self, max_frames: int, max_size: int) -> list[memoryview]:
-        """Return the frames of the next message."""
-        head = self._read(_HEAD.size)
-        mark, crc, number, count, sizes_crc, checksum = _HEAD.unpack(head)
-        if mark != _MARK or crc != zlib.crc32(head[_CHECKED]):
-            raise GarbledMessageError("it is no message")
-        if number != self._n_received:
-            raise GarbledMessageError(f"message {number} came twice or too early")
+    def _head(self) -> Head:
+        """Return the head of the next message.
+
+        It may take any time to begin, but nothing is computed within a message.
+        """
+        head = Head(self._read(HEAD_BYTES), self._n_received)
         self._n_received += 1
-        if not 0 < count <= max_frames:
-            raise GarbledMessageError(f"it has {count} frames")
-        sizes = self._read(8 * count, has_begun=True)
-        if sizes_crc != zlib.crc32(sizes):
-            raise GarbledMessageError("the checksum of its sizes is wrong")
-        lengths = struct.unpack(f"<{count}Q", sizes)
-        if max(lengths) > max_size:
-            raise GarbledMessageError(f"it has a frame of {max(lengths)} bytes")
-        frames = [self._read(length, has_begun=True) for length in lengths]
-        if sum(map(sum_of_words, frames)) % 2**64 != checksum:
-            raise GarbledMessageError("its checksum is wrong")
-        return frames
+        return head
+
+    def _read_more(self, size: int) -> memoryview:
+        return self._read(size, has_begun=True)
 
     def _read(self, size: int, *, has_begun: bool = False) -> memoryview:
-        """Return the next bytes.
-
-        A message may take any time to begin, within the limit of `wait_at_most`, but
-        nothing is computed within one.
-        """
+        """Return the next bytes, in memory that is aligned for any array."""
         whole = np.empty(size, np.uint8).data
-        rest, limit = whole, self._socket.gettimeout()
-        can_stall = limit is None or limit > _STALL
-        if has_begun and can_stall:
-            self._socket.settimeout(_STALL)
-        try:
-            while rest:
-                count = self._socket.recv_into(rest)
-                if count == 0:
-                    raise ConnectionResetError("the other end is closed")
-                rest = rest[count:]
-                self.last_heard = time.monotonic()
-                if rest and can_stall and not has_begun:
-                    has_begun = True
-                    self._socket.settimeout(_STALL)
-        except TimeoutError:
-            if has_begun and can_stall:
-                raise GarbledMessageError("it does not go on") from None
-            raise
-        finally:
-            if has_begun and can_stall:
-                self._socket.settimeout(limit)
+        rest = whole
+        while rest:
+            limit = self._limit
+            if has_begun:
+                limit = min(limit or self._patience, self._patience)
+            try:
+                count = self._wait(limit, self._socket.recv_into, rest)
+            except TimeoutError:
+                if has_begun and limit == self._patience:
+                    raise GarbledMessageError("it does not go on") from None
+                raise
+            if count == 0:
+                raise ConnectionResetError("the other end is closed")
+            rest, has_begun = rest[count:], True
+            self.last_heard = time.monotonic()
         return whole
+
+    def _write(self, part: Any) -> None:
+        view = memoryview(part)
+        while view:
+            view = view[self._wait(self._limit, self._socket.send, view) :]
+
+    def _wait(
+        self, limit: float | None, operation: Callable[[Any], int], part: Any
+    ) -> int:
+        """Return the result of an operation of the socket, once it can go on.
+
+        Raises a TimeoutError after `limit` seconds, if that is not None.
+        """
+        begin = time.monotonic()
+        while True:
+            try:
+                return operation(part)
+            except TimeoutError:
+                if self._on_stall is not None:
+                    self._on_stall()
+                if limit is not None and time.monotonic() - begin >= limit:
+                    raise
 
     # The socket
 
@@ -247,7 +237,8 @@ class Connection:
 
     def wait_at_most(self, seconds: float | None) -> None:
         """Raise a TimeoutError when nothing comes or goes for so long; None: wait."""
-        self._socket.settimeout(seconds)
+        self._limit = seconds
+        self._socket.settimeout(min(_TICK, seconds or _TICK, self._patience))
 
     def shut_down(self) -> None:
         """End the connection; threads that wait for it, at both ends, are woken."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hornbeam import __version__
 from hornbeam.distributed.connection import Connection, HandshakeError, connect
-from hornbeam.distributed.garbled import GarbledMessageError
+from hornbeam.distributed.messages import GarbledMessageError
 from hornbeam.distributed.tracker import PROTOCOL
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 

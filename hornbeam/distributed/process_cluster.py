@@ -12,18 +12,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from functools import reduce
-from operator import add
 from typing import Any, Self
 
 from hornbeam import __version__
-from hornbeam.backends.cluster import ActorLostError, Call, RowActor
+from hornbeam.backends.cluster import ActorLostError, RowActor
 from hornbeam.distributed.connection import Connection, HandshakeError, listen
 from hornbeam.distributed.training_rows import CustomObjective
 from hornbeam.distributed.transport import (
     NO_WORKER_TIMEOUT,
     Share,
     Transport,
+    WorkerLostError,
     first_error,
     no_worker_error,
 )
@@ -38,10 +37,6 @@ _HELLO_TIMEOUT = 10.0
 _START_TIMEOUT = 120.0
 #: Seconds between two checks that the workers are alive.
 _CHECK_INTERVAL = 0.25
-
-
-class _WorkerLostError(Exception):
-    """The worker of a call has ended, or does not respond."""
 
 
 class _Peer:
@@ -72,7 +67,7 @@ class _Peer:
         answer: Future[Any] = Future()
         with self._changed:
             if self.is_lost:
-                answer.set_exception(_WorkerLostError(self.place))
+                answer.set_exception(WorkerLostError(self.place))
                 return answer
             number = next(self._numbers)
             self._pending[number] = answer
@@ -93,7 +88,7 @@ class _Peer:
             pending, self._pending = self._pending, {}
         self.connection.shut_down()
         for answer in pending.values():
-            answer.set_exception(_WorkerLostError(self.place))
+            answer.set_exception(WorkerLostError(self.place))
 
     def _receive(self) -> None:
         try:
@@ -259,6 +254,7 @@ class ProcessCluster(Transport):
             place = f"worker {number} ({host}, process {pid})"
             if version != __version__:
                 self._refused.append(f"{place} with Hornbeam {version}")
+                connection.send_text(version=__version__)
                 connection.close()
                 return
             connection.send_text(place=place)
@@ -309,7 +305,7 @@ class ProcessCluster(Transport):
             wait(asked.values())
             for k, answer in asked.items():
                 error = answer.exception()
-                if isinstance(error, _WorkerLostError):
+                if isinstance(error, WorkerLostError):
                     continue  # another worker computes it
                 found[k] = None if error is not None else answer.result()
                 if error is not None:
@@ -345,37 +341,9 @@ class ProcessCluster(Transport):
             raise
         return actors
 
-    def place_async(
-        self, shares: Sequence[Share], calls: Sequence[Call], *options: Any
-    ) -> Future[list[RowActor]]:
-        placed: Future[list[RowActor]] = Future()
-
-        def run() -> None:
-            actors: list[RowActor] = []
-            error: BaseException | None = None
-            try:
-                actors = self.place(shares, *options)
-                for operation, args in calls:
-                    self.call(actors, operation, *args)
-            except Exception as raised:
-                error = raised
-            is_wanted = placed.set_running_or_notify_cancel()
-            if error is not None or not is_wanted:
-                self.drop(actors)
-            if is_wanted and error is not None:
-                placed.set_exception(error)
-            elif is_wanted:
-                placed.set_result(actors)
-
-        threading.Thread(target=run, daemon=True).start()
-        return placed
-
     def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
         asked = [self._ask(actor, "call", operation, args) for actor in actors]
         return self._answers(actors, asked)
-
-    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
-        return reduce(add, self.call(actors, operation, *args))
 
     def drop(self, actors: Sequence[RowActor]) -> None:
         for actor in actors:
@@ -392,7 +360,7 @@ class ProcessCluster(Transport):
         errors: list[BaseException] = []
         for actor, answer in zip(actors, asked, strict=True):
             error = answer.exception()
-            if isinstance(error, _WorkerLostError):
+            if isinstance(error, WorkerLostError):
                 errors.append(ActorLostError([actor]))
             elif error is not None:
                 errors.append(error)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.distributed.connection import Connection, HandshakeError, listen
-from hornbeam.distributed.garbled import GarbledMessageError
+from hornbeam.distributed.messages import GarbledMessageError
 
 __all__ = ["PROTOCOL", "Tracker"]
 

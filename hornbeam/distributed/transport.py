@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
+from hornbeam import __version__
 from hornbeam.backends.cluster import ActorLostError, Call, Cluster, RowActor
 from hornbeam.distributed.training_rows import CustomObjective
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
@@ -16,12 +20,18 @@ __all__ = [
     "NO_WORKER_TIMEOUT",
     "Share",
     "Transport",
+    "WorkerLostError",
+    "check_version",
     "first_error",
     "no_worker_error",
 ]
 
 #: Seconds to wait for a worker when there is none, such as for one that restarts.
 NO_WORKER_TIMEOUT = 30.0
+
+
+class WorkerLostError(Exception):
+    """The worker of a call has ended, or does not respond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +101,6 @@ class Transport(Cluster):
     def place(self, shares: Sequence[Share], *options: Any) -> list[RowActor]:
         """Create an actor for each share; `options` are passed to all of them."""
 
-    @abstractmethod
     def place_async(
         self, shares: Sequence[Share], calls: Sequence[Call], *options: Any
     ) -> Future[list[RowActor]]:
@@ -99,6 +108,30 @@ class Transport(Cluster):
 
         If the future is cancelled, or an actor is lost, all of them are released.
         """
+        placed: Future[list[RowActor]] = Future()
+
+        def run() -> None:
+            actors: list[RowActor] = []
+            error: BaseException | None = None
+            try:
+                actors = self.place(shares, *options)
+                for operation, args in calls:
+                    self.call(actors, operation, *args)
+            except Exception as raised:
+                error = raised
+            is_wanted = placed.set_running_or_notify_cancel()
+            if error is not None or not is_wanted:
+                self.drop(actors)
+            if is_wanted and error is not None:
+                placed.set_exception(error)
+            elif is_wanted:
+                placed.set_result(actors)
+
+        threading.Thread(target=run, name="hornbeam-place", daemon=True).start()
+        return placed
+
+    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
+        return reduce(add, self.call(actors, operation, *args))
 
     @abstractmethod
     def drop(self, actors: Sequence[RowActor]) -> None:
@@ -111,6 +144,19 @@ class Transport(Cluster):
     @abstractmethod
     def close(self) -> None:
         """Release all actors."""
+
+
+def check_version(worker: str, version: str | None) -> None:
+    """Raise a `ClusterError` unless a worker has this version; None: it has none."""
+    if version == __version__:
+        return
+    found = "no Hornbeam" if version is None else f"Hornbeam {version}"
+    raise ClusterError(
+        f"{worker} has {found}, and this process {__version__}; install the same "
+        "version everywhere",
+        code=ErrorCode.WORKER_VERSION_MISMATCH,
+        worker=worker,
+    )
 
 
 def no_worker_error() -> ClusterError:

@@ -19,7 +19,7 @@ from typing import Any
 from hornbeam import __version__
 from hornbeam.cpu_count import available_threads
 from hornbeam.distributed.connection import Connection, HandshakeError, connect
-from hornbeam.distributed.garbled import GarbledMessageError
+from hornbeam.distributed.messages import sendable
 from hornbeam.distributed.partition_rows import Worker
 from hornbeam.distributed.partitions import Partition
 from hornbeam.distributed.shard import Shard
@@ -161,7 +161,7 @@ class WorkerProcess:
         try:
             result = compute()
         except Exception as error:
-            is_result, result = False, error
+            is_result, result = False, sendable(error, self._worker.place)
         try:
             self._connection.send((number, is_result, result))
         except OSError:
@@ -204,15 +204,17 @@ def serve(host: str, port: int, token: str, n_threads: int = 0) -> None:
     n_threads = n_threads or available_threads()
     connection.send_text(version=__version__, pid=os.getpid(), threads=n_threads)
     try:
-        place = connection.receive_text().get("place")
-    except (OSError, GarbledMessageError):
-        place = None
-    if place is None:
+        welcome = connection.receive_text()
+    except OSError as error:
         raise ClusterError(
-            f"the client at {host}, port {port} does not take this worker: it has "
-            f"another version than Hornbeam {__version__}, or has ended; install the "
-            "same everywhere",
+            f"the client at {host}, port {port} has ended: {error}",
+            code=ErrorCode.TRACKER_NOT_FOUND,
+        ) from error
+    if "place" not in welcome:
+        raise ClusterError(
+            f"the client at {host}, port {port} has Hornbeam {welcome['version']}, and "
+            f"this worker {__version__}; install the same everywhere",
             code=ErrorCode.WORKER_VERSION_MISMATCH,
         )
     connection.wait_at_most(None)
-    WorkerProcess(connection, Worker(str(place), n_threads)).run()
+    WorkerProcess(connection, Worker(str(welcome["place"]), n_threads)).run()

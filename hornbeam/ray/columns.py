@@ -93,7 +93,7 @@ def pieces_of(pieces: Sequence[Piece], blocks: Sequence[pa.Table]) -> list[pa.Ta
     ]
 
 
-def matrix_of(table: pa.Table, columns: FieldColumns, name: str) -> DMatrix:
+def matrix_of(table: pa.Table, columns: FieldColumns, name: str, dates: str) -> DMatrix:
     """Return a matrix of the features, with the fields that `columns` name."""
     values: dict[str, Any] = {}
     for field, column in columns.given().items():
@@ -106,7 +106,7 @@ def matrix_of(table: pa.Table, columns: FieldColumns, name: str) -> DMatrix:
             arrays = [table.column(one).to_numpy() for one in column]
             values[field] = np.column_stack(arrays)
             table = table.drop_columns(column)
-    return DMatrix(table, **values)
+    return DMatrix(table, dates=dates, **values)
 
 
 def column_not_found(column: str, present: Sequence[str], what: str) -> DataError:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from ray import cloudpickle
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.data.dmatrix import DMatrix
+from hornbeam.distributed.partitions import PartitionReader
+from hornbeam.distributed.prediction import PartitionPrediction, load_model
 from hornbeam.ray.blocks import check_dataset
 from hornbeam.ray.columns import column_not_found
 
@@ -53,40 +54,35 @@ def predict(
     """
     check_dataset(dataset, "dataset")
     booster = model if isinstance(model, Booster) else Booster(model_file=model)
-    names = list(feature_columns or booster.feature_names or ())
+    names = list(feature_columns or booster.model.raw_schema.names or ())
     pickled, kept = cloudpickle.dumps(booster), list(keep_columns)
+    task = PartitionPrediction(options, PartitionReader())
     return dataset.map_batches(
-        _predict_batch,
+        hornbeam_predict,
         batch_size=batch_size,
         batch_format="pyarrow",
-        fn_args=(pickled, names, kept, output_column, options),
+        fn_args=(pickled, names, kept, output_column, task),
         concurrency=concurrency,
         zero_copy_batch=True,
     )
 
 
-@lru_cache(maxsize=2)
-def _load(pickled: bytes) -> Booster:
-    """Return a booster that uses one thread: a task has one CPU."""
-    booster: Booster = cloudpickle.loads(pickled)
-    booster.set_param({"nthread": 1})
-    return booster
+_load = lru_cache(maxsize=2)(load_model)
 
 
-def _predict_batch(
+def hornbeam_predict(
     batch: pa.Table,
     pickled: bytes,
     names: list[str],
     kept: list[str],
     output: str,
-    options: dict[str, Any],
+    task: PartitionPrediction,
 ) -> dict[str, Any]:
     for name in (*names, *kept):
         if name not in batch.column_names:
             raise column_not_found(name, batch.column_names, "dataset")
     features = batch.select(names) if names else batch.drop_columns(kept)
-    predictions = _load(pickled).predict(DMatrix(features), **options)
     return {
         **{name: batch.column(name).to_numpy() for name in kept},
-        output: predictions,
+        output: task(_load(pickled, cloudpickle.loads), features, None),
     }

@@ -87,6 +87,7 @@ def to_dmatrix(
     label_lower_bound: str | None = None,
     label_upper_bound: str | None = None,
     row_key: str | None = None,
+    dates: str = "error",
 ) -> DMatrix:
     """Return a matrix of a shard: of what `ray.train.get_dataset_shard` returns.
 
@@ -96,6 +97,9 @@ def to_dmatrix(
         A shard, or a Dataset.
     label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
         The names of columns; the others are features.
+    dates
+        As for `DMatrix`: with ``"expand"`` trees split on the parts of dates and times,
+        those that vary in the rows of all workers.
     """
     columns = FieldColumns(
         label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
@@ -106,4 +110,4 @@ def to_dmatrix(
     if not tables:
         schema = shard.schema()
         tables = [pa.schema(zip(schema.names, schema.types, strict=True)).empty_table()]
-    return matrix_of(table_of(tables, name), columns, name)
+    return matrix_of(table_of(tables, name), columns, name, dates)

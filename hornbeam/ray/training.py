@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.placement_group import (
     PlacementGroup,
     placement_group,
@@ -17,10 +18,10 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from hornbeam import __version__
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback
+from hornbeam.data.containers.frame import check_dates_option
 from hornbeam.distributed.group import is_group_failure
 from hornbeam.distributed.parameter_checks import (
     check_cluster_booster,
@@ -28,6 +29,7 @@ from hornbeam.distributed.parameter_checks import (
 )
 from hornbeam.distributed.run_state import RunState
 from hornbeam.distributed.tracker import Tracker
+from hornbeam.distributed.transport import check_version
 from hornbeam.errors import (
     ClusterError,
     DataError,
@@ -61,6 +63,7 @@ def train(
     label_lower_bound: str | None = None,
     label_upper_bound: str | None = None,
     row_key: str | None = None,
+    dates: str = "error",
     evals: Sequence[tuple[Any, str]] | None = None,
     num_workers: int = 2,
     cpus_per_worker: int = 1,
@@ -90,6 +93,9 @@ def train(
         The number of rounds to add.
     label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
         The names of columns; see `DMatrix`. Rows of a query group stay on one worker.
+    dates
+        As for `DMatrix`: with ``"expand"`` trees split on the parts of dates and times,
+        those that vary in the rows of all workers.
     evals
         Pairs of a Dataset with the same columns and its name, evaluated after every
         round. It may be the training data.
@@ -124,6 +130,7 @@ def train(
     columns = FieldColumns(
         label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
     )
+    check_dates_option(dates)
     parameters = _checked_parameters(params, cpus_per_worker)
     places = _places(dataset, evals)
     blocks = [Blocks.of(data, name) for data, name in places.datasets]
@@ -138,7 +145,7 @@ def train(
         "custom_metric": custom_metric,
     }
     job = Job(parameters, num_boost_round, places.evals, options)
-    with _Workers(num_workers, cpus_per_worker, blocks, columns) as workers:
+    with _Workers(num_workers, cpus_per_worker, blocks, columns, dates) as workers:
         return _train(workers, job, max_failures, patience)
 
 
@@ -204,8 +211,8 @@ class _Workers:
         The number of actors, and of CPUs for each.
     blocks
         Of each dataset.
-    columns
-        Which columns are no features.
+    columns, dates
+        Which columns are no features, and what becomes of dates among the features.
 
     Attributes
     ----------
@@ -214,7 +221,12 @@ class _Workers:
     """
 
     def __init__(
-        self, count: int, cpus: int, blocks: Sequence[Blocks], columns: FieldColumns
+        self,
+        count: int,
+        cpus: int,
+        blocks: Sequence[Blocks],
+        columns: FieldColumns,
+        dates: str,
     ) -> None:
         if count < 1 or cpus < 1:
             raise ParameterError(
@@ -227,7 +239,7 @@ class _Workers:
             bounds = one.bounds(count, columns.qid)
             for rank, own in enumerate(self._parts):
                 pieces = one.pieces(bounds[rank], bounds[rank + 1])
-                own.append(Part(one.name, pieces, columns))
+                own.append(Part(one.name, pieces, columns, dates))
         self._actors: dict[int, Any] = {}
         self._names: dict[int, str] = {}
         self.lost_names: list[str] = []
@@ -248,26 +260,23 @@ class _Workers:
 
     def start(self) -> None:
         """Create the actors that are missing, and let them read their rows."""
-        created = []
-        for rank in range(len(self._parts)):
-            if rank not in self._actors:
-                place = PlacementGroupSchedulingStrategy(
-                    self._group, placement_group_bundle_index=rank
-                )
-                self._actors[rank] = (
-                    ray.remote(HornbeamWorker)
-                    .options(num_cpus=self._cpus, scheduling_strategy=place)
-                    .remote(rank)
-                )
-                created.append(rank)
+        places = {
+            rank: PlacementGroupSchedulingStrategy(
+                self._group, placement_group_bundle_index=rank
+            )
+            for rank in range(len(self._parts))
+            if rank not in self._actors
+        }
+        _check_versions(places)
+        for rank, place in places.items():
+            self._actors[rank] = (
+                ray.remote(HornbeamWorker)
+                .options(num_cpus=self._cpus, scheduling_strategy=place)
+                .remote(rank)
+            )
+        created = list(places)
         for rank, info in self._call(created, "info", lambda _: ()).items():
             self._names[rank] = f"worker {rank} ({info.host}, process {info.pid})"
-            if info.version != __version__:
-                raise ClusterError(
-                    f"{self._names[rank]} has Hornbeam {info.version}, and this "
-                    f"process {__version__}; install the same on all machines",
-                    code=ErrorCode.WORKER_VERSION_MISMATCH,
-                )
         created = [rank for rank in created if rank in self._actors]
         self._call(created, "load", lambda rank: (self._parts[rank],))
 
@@ -359,7 +368,7 @@ class _Workers:
         rank, error = min(
             errors.items(), key=lambda item: (is_group_failure(item[1]), item[0])
         )
-        name = self._names[rank]
+        name = self._names.get(rank, f"worker {rank}")
         if not isinstance(error, HornbeamError):
             return ClusterError(
                 f"{name} raised {type(error).__name__}: {error}",
@@ -372,6 +381,35 @@ class _Workers:
         details = error.details | {"worker": known or name}
         text = f"{details['worker']}: {error}"
         return type(error)(text, code=error.code, **details)
+
+
+def _check_versions(places: Mapping[int, PlacementGroupSchedulingStrategy]) -> None:
+    """Raise a `ClusterError` if a worker would have another version, or none.
+
+    An actor whose class cannot be loaded does not answer.
+    """
+    asked = [
+        _version_there.options(
+            name=f"hornbeam: version, worker {rank}", scheduling_strategy=place
+        ).remote()
+        for rank, place in places.items()
+    ]
+    for rank, answer in zip(places, asked, strict=True):
+        try:
+            host, version = ray.get(answer)
+        except RayError:
+            continue  # its machine is lost, and so will be its actor
+        check_version(f"worker {rank} ({host})", version)
+
+
+@ray.remote(num_cpus=0)
+def _version_there() -> tuple[str, str | None]:
+    """Return the host and the version of Hornbeam; Ray sends the function by value."""
+    try:
+        version = import_module("hornbeam").__version__
+    except ImportError:
+        version = None
+    return ray.util.get_node_ip_address(), version
 
 
 def _any_failure(values: Iterable[Any]) -> bool:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import ray
 
 import hornbeam.training
-from hornbeam import __version__
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.distributed.group import join, leave
@@ -38,18 +37,20 @@ class Part:
         In the order of rows.
     columns
         Which columns are no features.
+    dates
+        As for `DMatrix`.
     """
 
     name: str
     pieces: list[Piece]
     columns: FieldColumns
+    dates: str
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """What a worker tells of itself."""
 
-    version: str
     host: str
     pid: int
 
@@ -110,8 +111,8 @@ class HornbeamWorker:
         return f"HornbeamWorker {self._rank}"
 
     def info(self) -> WorkerInfo:
-        """Return the version, and where this worker runs."""
-        return WorkerInfo(__version__, ray.util.get_node_ip_address(), os.getpid())
+        """Return where this worker runs."""
+        return WorkerInfo(ray.util.get_node_ip_address(), os.getpid())
 
     def load(self, parts: Sequence[Part]) -> None:
         """Read the rows of each dataset; the first one is that of the training."""
@@ -123,7 +124,7 @@ class HornbeamWorker:
 
     def _make_matrices(self) -> None:
         self._data = [
-            matrix_of(table, part.columns, part.name)
+            matrix_of(table, part.columns, part.name, part.dates)
             for part, table in zip(self._parts, self._tables, strict=True)
         ]
 

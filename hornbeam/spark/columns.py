@@ -1,8 +1,8 @@
 """The columns of a Spark data frame that tasks read: features, labels and so on.
 
 The driver selects them under names of their own (`select`), so that a task needs no
-schema. Features are numeric columns, one array, or one vector; the latter two are read
-as runs of numbers, without a Python object for each row.
+schema. Features are columns of numbers and times, one array, or one vector; the latter
+two are read as runs of numbers, without a Python object for each row.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DateType,
+    DayTimeIntervalType,
     DecimalType,
     FloatType,
     IntegralType,
     NumericType,
     ShortType,
     StringType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from hornbeam.errors import DataError, ErrorCode
@@ -40,6 +44,8 @@ _FEATURE = "hornbeam_x"
 #: The parts of a vector; dense ones have neither size nor indices.
 _PARTS = ("type", "size", "indices", "values")
 _SPARSE = 0
+#: Times, dates and durations.
+_TIMES = (DateType, TimestampType, TimestampNTZType, DayTimeIntervalType)
 #: The columns that are selected as integers or booleans, and not as doubles.
 _TYPES = {"qid": "long", "validation": "boolean"}
 
@@ -139,6 +145,7 @@ def select_features(
     *,
     single: bool,
     sparse: bool,
+    dates: bool,
 ) -> tuple[list[Column], Features]:
     """Return the columns of the features to select, and how tasks find them there.
 
@@ -154,13 +161,12 @@ def select_features(
         Whether features are float32; otherwise doubles stay doubles.
     sparse
         Whether vectors become a sparse matrix.
+    dates
+        Whether columns of times are features.
     """
     names = None if feature_names is None else tuple(feature_names)
     if not isinstance(given, str):
-        columns = [
-            col(f"`{name}`").cast(_number(dataset, name, single))
-            for name in map(str, given)
-        ]
+        columns = [_feature(dataset, name, single, dates) for name in map(str, given)]
         features = Features(COLUMNS, names or tuple(map(str, given)))
         if len(features.names or ()) != len(columns):
             raise DataError(
@@ -236,19 +242,25 @@ def _check(
         )
 
 
-def _number(dataset: DataFrame, name: str, single: bool) -> str:
-    """Return the type in which the numbers of a column are exact, or float32."""
-    kind = _type_of(dataset, name)
+def _feature(dataset: DataFrame, name: str, single: bool, dates: bool) -> Column:
+    """Return a column of features in a type in which it is exact, or as float32."""
+    kind, column = _type_of(dataset, name), col(f"`{name}`")
+    if dates and isinstance(kind, _TIMES):
+        return column
     if not isinstance(kind, NumericType | BooleanType):
+        advice = "encode text with pyspark.ml.feature.StringIndexer and name its type "
+        advice += "'c' in feature_types"
+        if isinstance(kind, _TIMES):
+            advice = "convert times to them, such as by pyspark.sql.functions.hour; an "
+            advice += 'estimator of hornbeam.spark with dates="expand" does so'
         raise DataError(
             f"the feature column {name!r} holds {kind.simpleString()}; features must "
-            "be numbers: encode text with pyspark.ml.feature.StringIndexer and name "
-            "its type 'c' in feature_types",
+            f"be numbers: {advice}",
             code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
         )
     narrow = FloatType | ByteType | ShortType | BooleanType
     is_narrow = isinstance(kind, narrow) and not isinstance(kind, DecimalType)
-    return "float" if single or is_narrow else "double"
+    return column.cast("float" if single or is_narrow else "double")
 
 
 def _type_of(dataset: DataFrame, name: str) -> DataType:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.distributed.connection import Connection, HandshakeError, connect
-from hornbeam.distributed.garbled import GarbledMessageError
+from hornbeam.distributed.messages import GarbledMessageError
 from hornbeam.distributed.tracker import Tracker
 
 __all__ = ["Address", "Coordinator", "DriverLink"]

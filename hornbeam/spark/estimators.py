@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
@@ -15,6 +16,8 @@ from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame
 
 from hornbeam.boosting.booster import Booster
+from hornbeam.data.containers.frame import check_dates_option
+from hornbeam.data.schema import times_of
 from hornbeam.distributed.parameter_checks import (
     check_cluster_booster,
     check_cluster_parameters,
@@ -28,7 +31,7 @@ from hornbeam.errors import (
 from hornbeam.params import Parameters
 from hornbeam.spark.columns import Features, select_features, select_fields
 from hornbeam.spark.coordinator import Address
-from hornbeam.spark.params import ClassParams, SparkParams, declare
+from hornbeam.spark.params import ClassParams, DateParams, SparkParams, declare
 from hornbeam.spark.prediction import Prediction, add_predictions, predict_udf
 from hornbeam.spark.saving import Reader, Writer
 from hornbeam.spark.session import check_frame
@@ -90,7 +93,7 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
     Parameters
     ----------
     features_col
-        A column of vectors or arrays, or a list of numeric columns.
+        A column of vectors or arrays, or a list of columns of numbers and times.
     label_col, weight_col, base_margin_col
         Columns of numbers; base margins can be arrays, of a number for each output.
     prediction_col, pred_contrib_col
@@ -115,7 +118,8 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
         Whether vectors become a sparse matrix; needs ``missing=0.0``.
     launch_tracker_on_driver
         Whether the tasks find each other by the driver, which then prints the rounds
-        and keeps checkpoints; otherwise by the first task.
+        and keeps checkpoints; otherwise by the first task, which prints them, and each
+        task keeps checkpoints on the disk of its executor.
     coll_cfg
         Settings of the tasks' connections: a dict of ``retry``, ``timeout``,
         ``tracker_host_ip``, ``tracker_port`` and ``tracker_timeout``, or XGBoost's
@@ -134,6 +138,11 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
         The number that stands for missing values, besides NaN and null.
     feature_names, feature_types, feature_weights
         As for `hornbeam.DMatrix`.
+    dates
+        ``"expand"`` (the default): of columns of dates, timestamps and intervals, trees
+        split on year, month, weekday, hour and so on, those that vary in all rows.
+        Timestamps are on the clock of ``spark.sql.session.timeZone``. ``"error"``:
+        such columns are an error.
     iteration_range
         Rounds (begin, end) that predict.
     xgb_model
@@ -236,7 +245,16 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
             self.given(self.feature_names),
             single=self.library != "hornbeam",
             sparse=self.getOrDefault(self.enable_sparse_data_optim),
+            dates=self._dates() == "expand",
         )
+
+    def _dates(self) -> str | None:
+        """Return what becomes of columns of times; None: the library has no choice."""
+        if not isinstance(self, DateParams):
+            return None
+        dates = str(self.getOrDefault(self.dates))
+        check_dates_option(dates)
+        return dates
 
     def _fields(self) -> dict[str, str]:
         """Return the names of columns by the names of fields."""
@@ -259,6 +277,7 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
             "missing": self.getOrDefault(self.missing),
             "feature_types": self.given(self.feature_types),
             "feature_weights": self.given(self.feature_weights),
+            "dates": self._dates(),
         }
         stops = self.given(self.early_stopping_rounds)
         coll = connections(self.given(self.coll_cfg))
@@ -267,6 +286,7 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
             coordinator=_ON_DRIVER
             if self.getOrDefault(self.launch_tracker_on_driver)
             else None,
+            run=secrets.token_hex(16),
             features=features,
             fields=tuple(names),
             params=params,
@@ -387,6 +407,7 @@ class SparkModel(Model, SparkParams, _Saved):
             None,
             single=self.library != "hornbeam",
             sparse=self.getOrDefault(self.enable_sparse_data_optim),
+            dates=bool(times_of(booster.model.raw_schema)),
         )
         margin = self.given(self.base_margin_col)
         if margin is not None:
@@ -484,36 +505,36 @@ _declared = declare(LEARNER_PARAMS, "hornbeam.train")
 
 
 @_declared
-class HornbeamRegressorModel(RegressorModel):
+class HornbeamRegressorModel(RegressorModel, DateParams):
     """The model of `HornbeamRegressor`."""
 
 
 @_declared
-class HornbeamRegressor(Regressor):
+class HornbeamRegressor(Regressor, DateParams):
     """Gradient boosted trees for regression; see `SparkEstimator`."""
 
     model_class = HornbeamRegressorModel
 
 
 @_declared
-class HornbeamClassifierModel(ClassifierModel):
+class HornbeamClassifierModel(ClassifierModel, DateParams):
     """The model of `HornbeamClassifier`."""
 
 
 @_declared
-class HornbeamClassifier(Classifier):
+class HornbeamClassifier(Classifier, DateParams):
     """Gradient boosted trees for the classes 0, 1, 2, ...; see `SparkEstimator`."""
 
     model_class = HornbeamClassifierModel
 
 
 @_declared
-class HornbeamRankerModel(RankerModel):
+class HornbeamRankerModel(RankerModel, DateParams):
     """The model of `HornbeamRanker`."""
 
 
 @_declared
-class HornbeamRanker(Ranker):
+class HornbeamRanker(Ranker, DateParams):
     """LambdaMART for the rows of query groups; see `SparkEstimator`."""
 
     model_class = HornbeamRankerModel

@@ -125,7 +125,7 @@ class SparkParams(
     launch_tracker_on_driver = _param(
         "launch_tracker_on_driver",
         "whether the driver has the tracker, prints the rounds and keeps checkpoints; "
-        "otherwise the first task has it, and there are no checkpoints",
+        "otherwise the first task has it, and each keeps checkpoints on its own disk",
         _bool,
     )
     coll_cfg = _param(
@@ -270,6 +270,21 @@ class SparkParams(
 
 class ClassParams(HasProbabilityCol, HasRawPredictionCol):
     """The parameters of columns that only classifiers have."""
+
+
+class DateParams(Params):
+    """The parameter of columns of times, which only estimators of `hornbeam` have."""
+
+    dates = _param(
+        "dates",
+        "'expand': columns of dates and times are features by their parts; 'error': "
+        "they are an error",
+        _text,
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(dates="expand")
 
 
 def declare(names: Iterable[str], purpose: str) -> Any:

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import col, struct
 from pyspark.sql.pandas.functions import arrow_udf
 
+from hornbeam.data.schema import times_of
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import lease
 from hornbeam.spark.columns import Features
@@ -91,7 +92,7 @@ def predict_udf(plan: Prediction, model: Any, digest: str) -> Any:
         Of the model.
     """
 
-    def predict(structs: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    def hornbeam_predict(structs: Iterator[pa.Array]) -> Iterator[pa.Array]:
         booster = _booster(plan.library, model, digest)
         context = TaskContext.get()
         booster.set_param({"nthread": 1 if context is None else context.cpus()})
@@ -101,7 +102,7 @@ def predict_udf(plan: Prediction, model: Any, digest: str) -> Any:
                 plan, booster, read_rows([batch], plan.features, plan.fields)
             )
 
-    return arrow_udf(predict, plan.schema)  # type: ignore[call-overload]
+    return arrow_udf(hornbeam_predict, plan.schema)  # type: ignore[call-overload]
 
 
 def _predict(plan: Prediction, booster: Any, rows: Rows) -> pa.Array:
@@ -129,12 +130,16 @@ def _predict(plan: Prediction, booster: Any, rows: Rows) -> pa.Array:
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     if plan.with_contrib:
+        columns, dates = booster.model.raw_schema, {}
+        if times_of(columns):
+            dates = {"dates": "expand"}
         matrix = import_module(plan.library).DMatrix(
             features,
-            feature_names=booster.feature_names,
-            feature_types=booster.feature_types,
+            feature_names=columns.names,
+            feature_types=columns.types,
             missing=plan.missing,
             **rows.fields,
+            **dates,
         )
         found["contrib"] = booster.predict(
             matrix, pred_contribs=True, strict_shape=plan.is_classifier, **options

@@ -37,8 +37,10 @@ class Rows:
         return self.features.shape[0], self.features.shape[1]
 
     def array(self) -> Any:
-        """Return the features as an array, or as a sparse matrix."""
+        """Return the features as an array or a sparse matrix; times stay."""
         if isinstance(self.features, pa.Table):
+            if any(map(pa.types.is_temporal, self.features.schema.types)):
+                return self.features
             columns = [
                 np.asarray(column.to_numpy()) for column in self.features.columns
             ]

@@ -7,6 +7,7 @@ results, which the driver raises: they would come again in every attempt.
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 import traceback
@@ -22,11 +23,18 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import BarrierTaskContext
 
-from hornbeam.callbacks.checkpoint import TrainingCheckPoint
 from hornbeam.distributed.group import Group, is_group_failure, join, leave
 from hornbeam.distributed.tracker import Tracker
 from hornbeam.errors import ClusterError, DataError, ErrorCode, HornbeamError
 from hornbeam.params import Parameters
+from hornbeam.spark.checkpoints import (
+    Checkpoints,
+    DriverCheckpoints,
+    Files,
+    KeptCheckPoint,
+    LocalCheckpoints,
+    newer,
+)
 from hornbeam.spark.columns import Features
 from hornbeam.spark.coordinator import Address, DriverLink
 from hornbeam.spark.rows import Rows, no_rows, read_rows
@@ -58,8 +66,9 @@ class Task:
     library
         The module that trains: ``"hornbeam"`` or ``"hornbeam.xgboost"``.
     coordinator
-        Of the driver; None: the first task has the tracker, and there are no
-        checkpoints.
+        Of the driver; None: the first task has the tracker.
+    run
+        A random name of the training.
     features, fields
         The columns of the batches.
     params, num_boost_round, options
@@ -80,6 +89,7 @@ class Task:
 
     library: str
     coordinator: Address | None
+    run: str
     features: Features
     fields: tuple[str, ...]
     params: Mapping[str, Any]
@@ -127,7 +137,9 @@ def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
         Of the rows of this one.
     """
     context = BarrierTaskContext.get()
-    worker = f"task {context.partitionId()}"
+    number = context.partitionId()
+    host = context.getTaskInfos()[number].address.rpartition(":")[0]
+    worker = f"task {number} ({host}, process {os.getpid()})"
     with ThreadPoolExecutor(1) as thread:
         # An exchange takes a second: meanwhile rows are read.
         meeting = thread.submit(_meet, task, context)
@@ -196,29 +208,27 @@ class _Place:
         The address of the tracker of this attempt.
     name
         Of the task, in the order of ranks.
-    checkpoint
-        The files of the last checkpoint, in the first task.
-    link
-        The connection to the driver, in the first task.
+    checkpoints
+        That the task knows of.
     """
 
     def __init__(
         self,
         name: str,
         tracker: Address,
-        checkpoint: dict[str, bytes],
+        checkpoints: Checkpoints,
         link: DriverLink | None,
         own_tracker: Tracker | None,
     ) -> None:
-        self.name, self.tracker, self.checkpoint = name, tracker, checkpoint
-        self.link, self._own_tracker = link, own_tracker
+        self.name, self.tracker, self.checkpoints = name, tracker, checkpoints
+        self._link, self._own_tracker = link, own_tracker
 
     def __enter__(self) -> _Place:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.link is not None:
-            self.link.close()
+        if self._link is not None:
+            self._link.close()
         if self._own_tracker is not None:
             self._own_tracker.wait(10.0)
             self._own_tracker.close("the training has ended")
@@ -235,11 +245,11 @@ def _meet(task: Task, context: BarrierTaskContext) -> _Place:
             code=ErrorCode.WORKERS_LOST,
         )
     link = own_tracker = address = None
-    checkpoint: dict[str, bytes] = {}
+    latest: Files = {}
     if context.partitionId() == 0:
         if task.coordinator is not None:
             link = DriverLink(task.coordinator)
-            address, checkpoint = link.begin(len(infos))
+            address, latest = link.begin(len(infos))
         else:
             host = infos[0].address.rpartition(":")[0]
             own_tracker = Tracker(
@@ -252,7 +262,10 @@ def _meet(task: Task, context: BarrierTaskContext) -> _Place:
         message = json.dumps([address.host, address.port, address.token])
     found = context.allGather(message)
     name = f"{context.partitionId():06d}"
-    return _Place(name, Address(*json.loads(found[0])), checkpoint, link, own_tracker)
+    checkpoints: Checkpoints = DriverCheckpoints(link, latest)
+    if task.coordinator is None:
+        checkpoints = LocalCheckpoints(task.run, name)
+    return _Place(name, Address(*json.loads(found[0])), checkpoints, link, own_tracker)
 
 
 # Training
@@ -295,6 +308,7 @@ def _train(
         results.append(Result("history", json.dumps(history).encode()))
         results.append(Result("model", bytes(booster.save_raw("ubj"))))
     group.gather("end", lambda: None)  # an error before this is one of all tasks
+    place.checkpoints.remove()
     return results
 
 
@@ -303,7 +317,7 @@ def _shared(
 ) -> tuple[Rows, dict[str, Any]]:
     """Return the rows, and the parameters, which may depend on those of all tasks."""
 
-    def own() -> tuple[int, bytes, set[float], frozenset[str]]:
+    def own() -> tuple[int, bytes, set[float], frozenset[str], str]:
         rows = read()
         labels = rows.fields.get("label", np.empty(0))
         found = np.unique(labels) if task.is_classifier else np.empty(0)
@@ -318,18 +332,20 @@ def _shared(
             rows.schema(),
             set(found.tolist()),
             frozenset(rows.fields),
+            group.names[group.rank],
         )
 
     def merge(a: Any, b: Any) -> Any:
         if a[0] and b[0] and a[0] != b[0]:
             raise DataError(
-                f"the rows of one partition have {a[0]} features, and those of another "
+                f"the rows of {a[4]} have {a[0]} features, and those of {b[4]} have "
                 f"{b[0]}; give each row the same number",
                 code=ErrorCode.FEATURE_COUNT_MISMATCH,
             )
-        return max(a[0], b[0]), a[1] or b[1], a[2] | b[2], a[3] | b[3]
+        name = a[4] if a[0] else b[4]
+        return max(a[0], b[0]), a[1] or b[1], a[2] | b[2], a[3] | b[3], name
 
-    width, schema, classes, fields = group.combine("describe rows", own, merge)
+    width, schema, classes, fields, _ = group.combine("describe rows", own, merge)
     rows = read()
     if rows.shape[0] == 0:
         rows = no_rows(width, schema, fields)
@@ -429,34 +445,15 @@ def _create(task: Task, library: Any, rows: Rows) -> DMatrix:
 # Checkpoints
 
 
-class _SentCheckPoint(TrainingCheckPoint):
-    """Saves checkpoints in a folder of the task, and lets the driver keep the last."""
-
-    def __init__(self, folder: Path, interval: int, link: DriverLink | None) -> None:
-        super().__init__(folder, interval=interval, resume=True)
-        self._link = link
-
-    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
-        before = self.latest
-        super().after_iteration(model, epoch, evals_log)
-        if self.latest is not None and self.latest != before:
-            if self._link is not None:
-                files = (self.latest, self.latest.with_suffix(".run"))
-                self._link.keep({path.name: path.read_bytes() for path in files})
-            if before is not None:
-                before.unlink()
-                before.with_suffix(".run").unlink()
-        return False
-
-
 def _callbacks(task: Task, group: Group, place: _Place, folder: Path) -> list[Any]:
     """Return the callbacks of training, and one for checkpoints."""
     given = list(task.options.get("callbacks") or ())
-    if task.coordinator is None or task.checkpoint_interval == 0:
+    if task.checkpoint_interval == 0:
         return given
-    files: dict[str, bytes] = group.combine(
-        "checkpoint", lambda: place.checkpoint, lambda a, b: a | b
-    )
+    files = group.combine("checkpoint", place.checkpoints.latest, newer)
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    return [*given, _SentCheckPoint(folder, task.checkpoint_interval, place.link)]
+    return [
+        *given,
+        KeptCheckPoint(folder, task.checkpoint_interval, place.checkpoints),
+    ]

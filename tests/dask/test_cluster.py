@@ -14,9 +14,9 @@ from clusters import process_of
 
 from hornbeam import ClusterError, DataError, ParameterError
 from hornbeam.backends.cluster import ActorLostError
-from hornbeam.dask import exchange
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.rpc import ReducingActor
+from hornbeam.distributed.connection import Connection
 from hornbeam.distributed.transport import Share
 
 
@@ -288,7 +288,7 @@ def test_an_interrupted_sum_leaves_no_answer_behind(client, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(exchange.Channel, "receive", interrupt)
+        patch.setattr(Connection, "receive", interrupt)
         with pytest.raises(KeyboardInterrupt):
             cluster.sum(actors, "add", 1)
     assert cluster.sum(actors, "add", 2) == 104

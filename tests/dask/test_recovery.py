@@ -93,10 +93,11 @@ def misbehave(how, kind):
 
     from distributed.protocol.pickle import loads
 
-    from hornbeam.dask.channel import Channel
     from hornbeam.dask.rpc import ReducingActor
+    from hornbeam.distributed.connection import Connection
 
-    send, answer, perform = Channel.send, ReducingActor.answer, ReducingActor.perform
+    transmit = Connection._transmit
+    answer, perform = ReducingActor.answer, ReducingActor.perform
     kinds = []
 
     def is_due(method, args):
@@ -113,24 +114,22 @@ def misbehave(how, kind):
         due[:] = [is_due(*call)]
         return answer(actor, call)
 
-    def send_wrongly(channel, frames):
+    def transmit_wrongly(connection, parts):
         if due != [True]:
-            return send(channel, frames)
-        connection = channel._connection
+            return transmit(connection, parts)
         if how == "late":
             time.sleep(3)
         elif how == "garbage":
-            return connection.sendall(random.Random(0).randbytes(10_000))
+            return connection._socket.sendall(random.Random(0).randbytes(10_000))
         elif how == "half":
-            return connection.sendall(b"".join(frames)[:20])
+            return connection._socket.sendall(b"".join(map(bytes, parts))[:20])
         elif how == "changed":
-            last = bytearray(frames[-1])
+            last = bytearray(parts[-1])
             last[-1] ^= 1
-            frames = [*frames[:-1], last]
-        send(channel, frames)
+            parts = [*parts[:-1], last]
+        transmit(connection, parts)
         if how == "twice":
-            channel._n_sent -= 1
-            send(channel, frames)
+            transmit(connection, parts)
         return None
 
     def perform_wrongly(actor, message):
@@ -146,7 +145,8 @@ def misbehave(how, kind):
             return {"garbage": garbage, "changed": changed, "half": half}[how]
         return result
 
-    Channel.send, ReducingActor.answer = send_wrongly, answer_wrongly
+    Connection._transmit = transmit_wrongly
+    ReducingActor.answer = answer_wrongly
     ReducingActor.perform = perform_wrongly
 
 

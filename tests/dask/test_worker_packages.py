@@ -53,7 +53,7 @@ def test_another_version(client_of_worker, tmp_path):
     assert version in face.read_text()
     face.write_text(face.read_text().replace(version, '__version__ = "0.0.1"'))
     client = client_of_worker(tmp_path)
-    message = rf"tcp://.* has Hornbeam 0\.0\.1, and the client {hornbeam.__version__}"
+    message = rf"tcp://.* has Hornbeam 0\.0\.1, and this process {hornbeam.__version__}"
     with pytest.raises(ClusterError, match=message):
         DaskDMatrix(client, da.ones((4, 2)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from hornbeam.distributed import connection as connections
 from hornbeam.distributed.connection import Connection, HandshakeError, connect
-from hornbeam.distributed.garbled import GarbledMessageError
+from hornbeam.distributed.messages import GarbledMessageError, Message
 
 
 @pytest.fixture
@@ -99,15 +99,11 @@ def sent(listener, change, receive=Connection.receive):
     thread, errors = serve(listener, "secret", receive)
     connection = connect(*listener.getsockname(), "secret", 10)
 
-    def transmit(parts):
-        whole = bytearray(b"".join(map(bytes, parts)))
-        connection._socket.sendall(change(whole))
-
-    connection._transmit = transmit
     if receive is Connection.receive:
-        connection.send((np.arange(100), "text"))
+        message = Message.of((np.arange(100), "text"))
     else:
-        connection.send_text(rank=3)
+        message = Message.of_text({"rank": 3})
+    connection._socket.sendall(change(bytearray(message.packed())))
     with contextlib.suppress(OSError):  # the other end may have closed it by now
         connection._socket.shutdown(socket.SHUT_WR)
     thread.join()
@@ -150,24 +146,18 @@ def test_a_message_that_comes_twice(listener):
 
     thread, errors = serve(listener, "secret", receive_both)
     connection = connect(*listener.getsockname(), "secret", 10)
-    transmit = connection._transmit
-    connection._transmit = lambda parts: (transmit(parts), transmit(parts))
-    connection.send("once")
+    connection._socket.sendall(2 * Message.of("once").packed())
     thread.join()
     assert "message 0 came twice" in str(errors[0])
     connection.close()
 
 
 def test_a_message_must_go_on(listener, monkeypatch):
-    monkeypatch.setattr(connections, "_STALL", 0.1)
+    monkeypatch.setattr(connections, "_PATIENCE", 0.1)
     for size in (10, 45, 200):
         thread, errors = serve(listener, "secret", Connection.receive)
         connection = connect(*listener.getsockname(), "secret", 10)
-        transmit = connection._socket.sendall
-        connection._transmit = lambda parts, size=size, transmit=transmit: transmit(
-            b"".join(map(bytes, parts))[:size]
-        )
-        connection.send(np.arange(100))
+        connection._socket.sendall(Message.of(np.arange(100)).packed()[:size])
         thread.join()
         assert "does not go on" in str(errors[0])
         connection.close()
@@ -177,7 +167,7 @@ def test_a_message_must_go_on(listener, monkeypatch):
 def test_a_text_that_is_no_mapping(listener, text):
     thread, errors = serve(listener, "secret", Connection.receive_text)
     connection = connect(*listener.getsockname(), "secret", 10)
-    connection._send([text])
+    connection.send_message(Message.of_frames([text]))
     thread.join()
     assert isinstance(errors[0], GarbledMessageError)
     connection.close()
@@ -186,8 +176,8 @@ def test_a_text_that_is_no_mapping(listener, text):
 def test_a_message_above_the_limit_is_refused(listener):
     thread, errors = serve(listener, "secret", Connection.receive_text)
     connection = connect(*listener.getsockname(), "secret", 10)
-    connection._transmit = lambda parts: connection._socket.sendall(parts[0])
-    connection._send([bytes(1 << 25)])
+    head, _ = Message.of_frames([bytes(1 << 25)]).parts(0)
+    connection._socket.sendall(head)
     thread.join()
     assert "a frame of 33554432 bytes" in str(errors[0])
     connection.close()

@@ -152,7 +152,7 @@ def test_a_worker_of_another_version_is_refused(cluster, monkeypatch):
     monkeypatch.setattr("hornbeam.distributed.process_cluster.__version__", "0.0.1")
     ended = start_worker(cluster, cluster.token)
     assert ended.returncode == 1
-    assert "does not take this worker" in ended.stderr
+    assert "has Hornbeam 0.0.1, and this worker" in ended.stderr
 
 
 def test_without_workers_there_is_one_error(monkeypatch):

@@ -46,6 +46,30 @@ def test_any_number_of_workers_trains_the_model_of_one_process(num_workers, caps
     assert len(lines) == 8
 
 
+def test_dates_are_expanded_as_in_one_process():
+    # Of one month in the first block, of three in all, and missing in the last.
+    when = pd.Series(
+        pd.date_range("2023-03-01", periods=ROWS, freq="2h", tz="Asia/Tokyo")
+    )
+    when[900:] = pd.NaT
+    frame = FRAME[["a", "y"]].assign(when=when)
+    features = frame[["a", "when"]]
+    booster = hornbeam.ray.train(
+        PARAMS, dataset(frame, 4), 4, label="y", num_workers=3, dates="expand"
+    )
+    matrix = hornbeam.DMatrix(features, frame["y"], dates="expand")
+    expected = hornbeam.train(PARAMS, matrix, 4, verbose_eval=False)
+    assert booster.digest() == expected.digest()
+    assert "month(when)" in booster.feature_names
+    found = hornbeam.ray.predict(booster, dataset(frame, 4), keep_columns=["y"])
+    by_label = dict(zip(frame["y"], expected.inplace_predict(features), strict=True))
+    assert [by_label[row["y"]] for row in found.take_all()] == [
+        row["predictions"] for row in found.take_all()
+    ]
+    with pytest.raises(hornbeam.DataError, match=r"'when'.*expand"):
+        hornbeam.ray.train({}, dataset(frame, 4), 4, label="y")
+
+
 def test_query_groups_stay_whole():
     frame = FRAME.drop(columns="w").assign(y=(FRAME["y"] > 0).astype(float))
     params = {"objective": "rank:ndcg", "max_depth": 3}
@@ -138,6 +162,7 @@ def test_an_error_names_its_worker():
     ("change", "code", "words"),
     [
         ({"num_workers": 4}, ErrorCode.TOO_FEW_SLOTS, "need 4.*has 3"),
+        ({"dates": "ignore"}, ErrorCode.UNKNOWN_OPTION, "dates must be one of"),
         ({"num_workers": 0}, ErrorCode.PARAMETER_OUT_OF_RANGE, "num_workers=0"),
         ({"label": "z"}, ErrorCode.COLUMN_NOT_FOUND, "no column 'z'"),
         ({"evals": [1]}, ErrorCode.INVALID_EVALS, "pairs"),
@@ -161,12 +186,39 @@ def test_estimators_name_what_trains_on_a_dataset():
 
 
 def test_a_worker_of_another_version(monkeypatch):
-    monkeypatch.setattr("hornbeam.ray.training.__version__", "9.9")
+    monkeypatch.setattr("hornbeam.distributed.transport.__version__", "9.9")
     with pytest.raises(
         hornbeam.errors.ClusterError, match=r"worker \d .* 9.9"
     ) as caught:
         hornbeam.ray.train({}, dataset(), 2, label="y")
     assert caught.value.code == ErrorCode.WORKER_VERSION_MISMATCH
+
+
+def test_workers_without_hornbeam():
+    run_in_own_process(
+        """
+        import sys
+        from conftest import start
+
+        def hide():
+            sys.modules["hornbeam"] = None
+
+        start(hide)
+        import pandas as pd
+        import ray
+        import hornbeam.ray
+        from hornbeam.errors import ErrorCode
+
+        data = ray.data.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "y": [0.0, 1.0]}))
+        try:
+            hornbeam.ray.train({}, data, 2, label="y")
+        except hornbeam.errors.ClusterError as error:
+            assert error.code == ErrorCode.WORKER_VERSION_MISMATCH
+            assert "worker 0 (" in str(error) and "has no Hornbeam" in str(error)
+        else:
+            raise AssertionError
+        """
+    )
 
 
 def test_without_ray_the_error_names_the_extra():

@@ -78,7 +78,7 @@ def wrong_messages(monkeypatch):
 
     monkeypatch.setattr(Group, "_send", note_kind)
     monkeypatch.setattr(Connection, "_transmit", transmit_wrongly)
-    monkeypatch.setattr(connections, "_STALL", 0.5)
+    monkeypatch.setattr(connections, "_PATIENCE", 0.5)
     monkeypatch.setattr(trackers, "_HELLO_TIMEOUT", 2.0)
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "FrameTable",
     "NumpyColumn",
     "check_dates",
+    "check_dates_option",
     "column_names",
     "frame_table",
     "is_time",
@@ -254,14 +255,19 @@ def is_time(column: Column) -> bool:
 
 def check_dates(table: Table, dates: str) -> None:
     """Raise a `DataError` for columns of times, unless they are to be expanded."""
+    check_dates_option(dates)
+    if dates == "error" and isinstance(table, FrameTable) and table.times:
+        raise _refusal(table.times)
+
+
+def check_dates_option(dates: str) -> None:
+    """Raise a `ParameterError` unless it is one of `DATES`."""
     if dates not in DATES:
         raise ParameterError(
             f"dates must be one of {listed(DATES)}, not {dates!r}: what to do with "
             "columns of dates and times",
             code=ErrorCode.UNKNOWN_OPTION,
         )
-    if dates == "error" and isinstance(table, FrameTable) and table.times:
-        raise _refusal(table.times)
 
 
 def _refusal(refused: list[tuple[str, str]]) -> DataError:
