@@ -1,4 +1,4 @@
-"""XGBoost's verbosity, which a training with ``verbosity=0`` changes for the process."""
+"""XGBoost's verbosity, which a training with verbosity=0 changes for the process."""
 
 import pytest
 import xgboost
