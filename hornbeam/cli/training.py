@@ -70,11 +70,7 @@ def run(job: Job) -> None:
     if target.reason:
         _say(target.reason)
     # Ids are told by their values, which external memory does not keep.
-    values = matrix_of(rows, columns) if job.cache else dtrain
-    for lint in lints_of_columns(values, parameters):
-        is_column = lint.where in (values.feature_names or ())
-        option = f" (--drop {shlex.quote(lint.where)})" if is_column else ""
-        _say(f"warning: {lint.text} {lint.mend}{option}")
+    _warn_of_columns(matrix_of(rows, columns) if job.cache else dtrain, parameters)
     choice = _choose(job, parameters, dtrain, bool(evals))
     if choice.chosen:
         _say(f"chosen: {described(choice.chosen)}")
@@ -194,6 +190,14 @@ def _save(
     if classes is not None:
         set_classes(booster, classes)
     booster.save_model(path)
+
+
+def _warn_of_columns(data: DMatrix, parameters: Parameters) -> None:
+    """Tell of leaks, ids and constants among the columns."""
+    for lint in lints_of_columns(data, parameters):
+        is_column = lint.where in (data.feature_names or ())
+        option = f" (--drop {shlex.quote(lint.where)})" if is_column else ""
+        _say(f"warning: {lint.text} {lint.mend}{option}")
 
 
 def _say(line: str) -> None:

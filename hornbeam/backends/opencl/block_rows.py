@@ -19,11 +19,11 @@ from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.binning.layout import ExternalBins, HistogramLayout
 from hornbeam.kernels.team import Team
 
-__all__ = ["BlockRows", "HostedBlockRows"]
+__all__ = ["BlockRows", "DeviceBlockRows", "HostedBlockRows"]
 
 
-class BlockRows(OpenCLRows):
-    """Rows of a block with gradients, margins and lists on the device.
+class BlockRows(ListedRows):
+    """Rows of a block, whose bins and buffers are those of a stream of blocks.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class BlockRows(OpenCLRows):
         state = targets, weights, margins, team, stream.queue
         super().__init__(bins, *state, numbers, multi_output_columns)
 
-    def _use_bins(self, bins: ExternalBins) -> HistogramLayout:  # type: ignore[override]
+    def _use_bins(self, bins: ExternalBins) -> HistogramLayout:
         own = self._stream.histograms, self._stream.scratch
         self._list_rows(bins.layout, bins.blocks.dtype, *own)
         return bins.layout
@@ -61,40 +61,24 @@ class BlockRows(OpenCLRows):
         """Begin to copy what has to be on the host before the next block comes."""
 
 
-class HostedBlockRows(ListedRows):
+class DeviceBlockRows(BlockRows, OpenCLRows):  # type: ignore[misc]
+    """Rows of a block with gradients, margins and lists on the device."""
+
+
+class HostedBlockRows(BlockRows):
     """Rows of a block of which the device has the lists only.
 
     The host computes and quantises gradients, and adds leaf values to margins. The
     quantised gradients are copied to the device for each pass, the others for the sums
     of the leaves, and the leaf of each row is copied back.
 
-    Parameters
-    ----------
-    bins, targets, weights, margins, team, stream, numbers, multi_output_columns
-        As for `BlockRows`.
+    The parameters are those of `BlockRows`.
     """
 
-    def __init__(
-        self,
-        bins: ExternalBins,
-        targets: NDArray[np.float64],
-        weights: NDArray[np.float64] | None,
-        margins: NDArray[Any],
-        team: Team,
-        stream: BlockStream,
-        numbers: RowNumbers,
-        multi_output_columns: int,
-    ) -> None:
-        self._stream = stream
-        state = targets, weights, margins, team, stream.queue
-        super().__init__(bins, *state, numbers, multi_output_columns)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         leaf_of = self._state.leaf_of[None]
-        self._leaf_of = Mirror(stream.queue, leaf_of, [stream.leaf_of])
-
-    def _use_bins(self, bins: ExternalBins) -> HistogramLayout:
-        own = self._stream.histograms, self._stream.scratch
-        self._list_rows(bins.layout, bins.blocks.dtype, *own)
-        return bins.layout
+        self._leaf_of = Mirror(self._queue, leaf_of, [self._stream.leaf_of])
 
     def start_tree(
         self,
@@ -133,7 +117,6 @@ class HostedBlockRows(ListedRows):
         return found
 
     def leave_device(self) -> None:
-        """Begin to copy what has to be on the host before the next block comes."""
         self._leaf_of.start_reading()
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:

@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import RowSample
 from hornbeam.backends.memory_plan import MemoryPlan
-from hornbeam.backends.opencl.block_rows import BlockRows, HostedBlockRows
+from hornbeam.backends.opencl.block_rows import (
+    BlockRows,
+    DeviceBlockRows,
+    HostedBlockRows,
+)
 from hornbeam.backends.opencl.block_stream import BlockStream, stream_bytes
 from hornbeam.backends.opencl.devices import Device
 from hornbeam.backends.opencl.parted_rows import PartedRows
@@ -27,8 +31,6 @@ __all__ = ["StreamedRows"]
 #: Bytes of a row's wide gradients, of each column of a tree whose packed ones are too
 #: coarse.
 _WIDE_BYTES = 16
-
-_BlockRows = BlockRows | HostedBlockRows
 
 
 class StreamedRows(PartedRows):
@@ -109,8 +111,8 @@ class StreamedRows(PartedRows):
             BlockStream(DeviceQueue(device), layout, blocks.dtype, max(rows))
             for device in devices
         ]
-        kind = HostedBlockRows if is_hosted else BlockRows
-        parts: list[_BlockRows] = [
+        kind = HostedBlockRows if is_hosted else DeviceBlockRows
+        parts: list[BlockRows] = [
             kind(
                 bins,
                 np.ascontiguousarray(targets[:, run]),
@@ -183,7 +185,7 @@ class StreamedRows(PartedRows):
                 queue.read(buffer, own)
         return np.add.reduce(sums)
 
-    def _pass(self, *, by_row: bool) -> Iterator[tuple[int, _BlockRows]]:
+    def _pass(self, *, by_row: bool) -> Iterator[tuple[int, BlockRows]]:
         """Yield the rows of each block, with the columns of splits that wait.
 
         Before them comes the number of their device.
