@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import itertools
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import reduce
 from operator import add
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import distributed
 from distributed.actor import ProxyRPC
@@ -20,7 +22,6 @@ from hornbeam.dask.rpc import (
     ReductionTree,
     call_actor,
     pack_call,
-    reduce_tree,
     reduction_trees,
     watch,
 )
@@ -36,6 +37,8 @@ from hornbeam.distributed.transport import (
 from hornbeam.errors import ClusterError, ErrorCode
 
 __all__ = ["DaskCluster"]
+
+Item = TypeVar("Item")
 
 #: Number of actors from which sums are computed by tree reduction.
 _TREE_FROM = 16
@@ -76,7 +79,7 @@ class DaskCluster(Workers, Transport):
         self._futures: dict[int, Any] = {}
         #: By worker: its import of the module of the actors, while that goes on.
         self._importing: dict[str, asyncio.Future[None]] = {}
-        self._n_placed = 0
+        self._numbers = itertools.count()
         #: By the actor's number; None: it can only be called by Dask.
         self._channels: dict[int, ActorChannel | None] = {}
 
@@ -118,54 +121,49 @@ class DaskCluster(Workers, Transport):
                 self._wait(self._raise(errors))
         except BaseException:
             # An answer may still come: the next call needs other channels.
-            self._close_channels(actors)
+            self._close_channels(actor.number for actor in actors)
             raise
         return reduce(add, results)
 
     def drop(self, actors: Sequence[RowActor]) -> None:
-        """Release actors."""
-        self._close_channels(actors)
-        for actor in actors:
-            future = self._futures.pop(actor.number, None)
-            if future is not None:
-                future.release()
+        self._release([actor.number for actor in actors])
 
     def close(self) -> None:
-        for channel in self._channels.values():
-            if channel is not None:
-                channel.close()
-        self._channels.clear()
-        for future in list(self._futures.values()):
-            future.release()
-        self._futures.clear()
+        self._release(list(self._futures))
+
+    def _release(self, numbers: Sequence[int]) -> None:
+        self._close_channels(numbers)
+        for number in numbers:
+            future = self._futures.pop(number, None)
+            if future is not None:
+                future.release()
 
     # Coroutines on the client's event loop
 
     async def _call(self, actors: Sequence[RowActor], message: Any) -> list[Any]:
-        return await self._gather_all(actors, lambda m: self._call_one(m, message))
+        return await self._gather_all(
+            actors, lambda m: self._call_one(self._leaf(m), message)
+        )
 
     async def _sum(self, actors: Sequence[RowActor], message: Any) -> Any:
-        trees = reduction_trees(
-            [ReductionTree(m, self._key(m), ()) for m in actors], self._tree_width
-        )
-        tree_of = {tree.actor.number: tree for tree in trees}
-        sums = await self._gather_all(
-            [tree.actor for tree in trees],
-            lambda m: self._call_one(m, message, tree_of[m.number]),
-        )
+        trees = reduction_trees([self._leaf(m) for m in actors], self._tree_width)
+        sums = await self._gather_all(trees, lambda tree: self._call_one(tree, message))
         return reduce(add, sums)
+
+    def _leaf(self, actor: RowActor) -> ReductionTree:
+        return ReductionTree(actor, self._key(actor), ())
 
     async def _gather_all(
         self,
-        actors: Sequence[RowActor],
-        call_one: Callable[[RowActor], Coroutine[Any, Any, Any]],
+        items: Sequence[Item],
+        call_one: Callable[[Item], Coroutine[Any, Any, Any]],
     ) -> list[Any]:
         """Return the results of all calls, once each has ended or its worker is lost.
 
         Workers that are lost are removed from the cluster.
         """
         results = await asyncio.gather(
-            *(call_one(actor) for actor in actors), return_exceptions=True
+            *(call_one(item) for item in items), return_exceptions=True
         )
         errors = _errors_in(results)
         if errors:
@@ -189,10 +187,8 @@ class DaskCluster(Workers, Transport):
         return channels if len(channels) == len(found) else None
 
     async def _open_channel(self, actor: RowActor) -> None:
-        try:
+        with _loss_of(actor):
             peer = await self._prepare(actor.place)
-        except WorkerLostError:
-            raise ActorLostError([actor]) from None
         connection = None
         if not isinstance(peer, ProxyRPC):  # the client can connect to the worker
             timeout = min(CONNECT_TIMEOUT, self.patience)
@@ -210,9 +206,9 @@ class DaskCluster(Workers, Transport):
             )
         self._channels[actor.number] = channel
 
-    def _close_channels(self, actors: Sequence[RowActor]) -> None:
-        for actor in actors:
-            channel = self._channels.pop(actor.number, None)
+    def _close_channels(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            channel = self._channels.pop(number, None)
             if channel is not None:
                 channel.close()
 
@@ -228,22 +224,14 @@ class DaskCluster(Workers, Transport):
         """Return whether Dask knows that an actor is lost with its worker."""
         return bool(self._futures[actor.number].status != "finished")
 
-    async def _call_one(
-        self, actor: RowActor, message: Any, tree: ReductionTree | None = None
-    ) -> Any:
+    async def _call_one(self, tree: ReductionTree, message: Any) -> Any:
         """Return the result of one actor, or the sum over the tree that it heads."""
-        key = self._key(actor)
-
-        def is_gone() -> bool:
-            return self._is_gone(actor)
-
-        try:
+        actor = tree.actor
+        with _loss_of(actor):
             peer = await self._prepare(actor.place)
-            if tree is None:
-                return await call_actor(peer, key, message, self.patience, is_gone)
-            return await reduce_tree(peer, tree, message, self.patience, is_gone)
-        except WorkerLostError:
-            raise ActorLostError([actor]) from None
+            return await call_actor(
+                peer, tree, message, self.patience, lambda: self._is_gone(actor)
+            )
 
     def _key(self, actor: RowActor) -> str:
         return str(self._futures[actor.number].key)
@@ -268,19 +256,12 @@ class DaskCluster(Workers, Transport):
     async def _place(
         self, shares: Sequence[Share], options: tuple[Any, ...]
     ) -> list[RowActor]:
-        actors = []
-        share_of = {}
-        for share in shares:
-            actor = RowActor(self._n_placed, share.place, share.numbers)
-            self._n_placed += 1
-            actors.append(actor)
-            share_of[actor.number] = share
+        actors = [RowActor(next(self._numbers), s.place, s.numbers) for s in shares]
+        pairs = list(zip(actors, shares, strict=True))
         try:
             # Guarded, since the parts may have to come from any other worker.
             await self._guard(
-                self._gather_all(
-                    actors, lambda m: self._create(m, share_of[m.number], options)
-                )
+                self._gather_all(pairs, lambda pair: self._create(*pair, options))
             )
         except BaseException:
             self.drop(actors)
@@ -290,11 +271,9 @@ class DaskCluster(Workers, Transport):
     async def _create(
         self, actor: RowActor, share: Share, options: tuple[Any, ...]
     ) -> None:
-        """Create the actor of a actor on its worker."""
-        try:
+        """Create an actor on its worker."""
+        with _loss_of(actor):
             peer = await self._prepare(share.place)
-        except WorkerLostError:
-            raise ActorLostError([actor]) from None
         try:
             future = self._client.submit(
                 self._actor_type,
@@ -310,19 +289,26 @@ class DaskCluster(Workers, Transport):
         except RuntimeError as error:  # the client is closed
             raise self._client_closed() from error
         self._futures[actor.number] = future
-        try:
+        with _loss_of(actor):
             await watch(
                 _finished(future),
                 peer,
                 self.patience,
                 lambda: future.status not in ("pending", "finished"),
             )
-        except WorkerLostError:
-            raise ActorLostError([actor]) from None
         if future.status == "error":
             raise await future.exception()
         if future.status != "finished":
             raise ActorLostError([actor])
+
+
+@contextmanager
+def _loss_of(actor: RowActor) -> Iterator[None]:
+    """Raise that an actor is lost if its worker is lost meanwhile."""
+    try:
+        yield
+    except WorkerLostError:
+        raise ActorLostError([actor]) from None
 
 
 def _lost_for_good(number: int, part: Any) -> ClusterError:

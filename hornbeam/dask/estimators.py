@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -38,8 +38,6 @@ from hornbeam.sklearn.regressor import HornbeamRegressor
 
 __all__ = ["DaskHornbeamClassifier", "DaskHornbeamRanker", "DaskHornbeamRegressor"]
 
-Weights = Sequence[Any] | None
-
 
 class _DaskEstimator(BoostingEstimator):
     """Base class of the estimators for Dask collections.
@@ -74,18 +72,7 @@ class _DaskEstimator(BoostingEstimator):
 
     @client_method
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sample_weight: Any = None,
-        base_margin: Any = None,
-        eval_set: Sequence[tuple[Any, Any]] | None = None,
-        verbose: bool | int | None = True,
-        xgb_model: Any = None,
-        sample_weight_eval_set: Weights = None,
-        base_margin_eval_set: Weights = None,
-        feature_weights: Any = None,
+        self, X: Any, y: Any, *, feature_weights: Any = None, **others: Any
     ) -> Self:
         """Fit the model; it equals that of the estimator for one machine on these rows.
 
@@ -99,30 +86,22 @@ class _DaskEstimator(BoostingEstimator):
             futures, one for each partition.
         y
             Targets, with the same partitions.
-        sample_weight, base_margin
-            As for the estimator for one machine, with the same partitions.
-        eval_set
-            Pairs of features and targets for evaluation, named ``validation_0`` and so
-            on. Early stopping uses the last.
-        verbose
-            Whether to print the metrics of each round, or the period in rounds.
-        xgb_model
-            A model to continue: an estimator, a booster or a file.
-        sample_weight_eval_set, base_margin_eval_set
-            The weights and margins of `eval_set`, one collection for each pair.
         feature_weights
             The probability weight of each column in column sampling, instead of the
             parameter.
+        others
+            Those of `fit` of the estimator for one machine, by name: collections with
+            the partitions of the features, and lists of them for `eval_set`. Query
+            groups are `qid`, which never decreases from one partition to the next, or
+            `group`, in partitions that contain whole groups.
         """
-        return self._fit(
-            X,
-            y,
-            _fields(sample_weight, base_margin, feature_weights),
-            eval_set,
-            _eval_fields(sample_weight_eval_set, base_margin_eval_set),
-            verbose,
-            xgb_model,
-        )
+        given = self.feature_weights
+        try:
+            if feature_weights is not None:
+                self.feature_weights = feature_weights
+            return super().fit(X, y, **others)
+        finally:
+            self.feature_weights = given
 
     def _validate_features(self, X: Any, *, reset: bool) -> Any:
         return X  # DaskDMatrix checks the partitions on their workers
@@ -241,6 +220,10 @@ class _DaskEstimator(BoostingEstimator):
         )
         return _as_array(leaves)
 
+    def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any) -> float:
+        found, weights = self._gather(self.predict(X)), self._gather(sample_weight)
+        return float(metric(self._gather(y), found, sample_weight=weights))
+
     def _gather(self, collection: Any) -> npt.NDArray[Any] | None:
         """Return the values of a collection of one column as a local array."""
         if collection is None:
@@ -315,13 +298,7 @@ class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):
     @client_method
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination, R², of the predictions."""
-        return float(
-            r2_score(
-                self._gather(y),
-                self._gather(self.predict(X)),
-                sample_weight=self._gather(sample_weight),
-            )
-        )
+        return self._score(r2_score, X, y, sample_weight)
 
 
 class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
@@ -399,13 +376,7 @@ class DaskHornbeamClassifier(_DaskEstimator, HornbeamClassifier):
     @client_method
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of the predictions."""
-        return float(
-            accuracy_score(
-                self._gather(y),
-                self._gather(self.predict(X)),
-                sample_weight=self._gather(sample_weight),
-            )
-        )
+        return self._score(accuracy_score, X, y, sample_weight)
 
 
 class DaskHornbeamRanker(_DaskEstimator, HornbeamRanker):
@@ -440,66 +411,6 @@ class DaskHornbeamRanker(_DaskEstimator, HornbeamRanker):
         params = super()._booster_params()
         params.pop("allow_group_split")
         return params
-
-    @client_method
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        group: Any = None,
-        qid: Any = None,
-        sample_weight: Any = None,
-        base_margin: Any = None,
-        eval_set: Sequence[tuple[Any, Any]] | None = None,
-        eval_group: Weights = None,
-        eval_qid: Weights = None,
-        verbose: bool | int | None = False,
-        xgb_model: Any = None,
-        sample_weight_eval_set: Weights = None,
-        base_margin_eval_set: Weights = None,
-        feature_weights: Any = None,
-    ) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        qid
-            The query group of each row: integers that never decrease, with the same
-            partitions as `X`.
-        group
-            The sizes of the groups instead, in partitions that contain whole groups.
-        eval_qid, eval_group
-            The same for `eval_set`, one collection for each pair.
-        X, y, sample_weight, base_margin, eval_set, verbose, xgb_model, \
-sample_weight_eval_set, base_margin_eval_set, feature_weights
-            As for `DaskHornbeamRegressor`.
-        """
-        return self._fit_groups(
-            X,
-            y,
-            _fields(sample_weight, base_margin, feature_weights),
-            (group, qid),
-            eval_set,
-            _eval_fields(sample_weight_eval_set, base_margin_eval_set),
-            (eval_group, eval_qid),
-            verbose,
-            xgb_model,
-        )
-
-
-def _fields(weight: Any, base_margin: Any, feature_weights: Any) -> dict[str, Any]:
-    fields = {"weight": weight, "base_margin": base_margin}
-    if feature_weights is not None:
-        fields["feature_weights"] = feature_weights
-    return fields
-
-
-def _eval_fields(weights: Weights, margins: Weights) -> dict[str, tuple[str, Weights]]:
-    return {
-        "weight": ("sample_weight_eval_set", weights),
-        "base_margin": ("base_margin_eval_set", margins),
-    }
 
 
 def _distinct(y: Any, number: int) -> npt.NDArray[Any] | ValueError:

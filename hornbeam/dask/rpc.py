@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import Any
 
@@ -23,7 +23,7 @@ from hornbeam.distributed.messages import (
     sendable,
     unpack,
 )
-from hornbeam.distributed.transport import WorkerLostError
+from hornbeam.distributed.transport import WorkerLostError, first_error
 
 __all__ = [
     "FIRST_CHECK",
@@ -32,7 +32,6 @@ __all__ = [
     "call_actor",
     "cancel",
     "pack_call",
-    "reduce_tree",
     "reduction_trees",
     "watch",
 ]
@@ -58,19 +57,21 @@ def pack_call(method: str, args: tuple[Any, ...]) -> Any:
 
 async def call_actor(
     peer: Any,
-    key: str,
+    tree: ReductionTree,
     message: Any,
     patience: float,
     is_known_dead: Callable[[], bool] = lambda: False,
 ) -> Any:
     """Return the result of an actor's method, or raise the error that it raises.
 
+    If the actor heads a tree, this is the sum of the results of all actors in it.
+
     Parameters
     ----------
     peer
         The connection to the actor's worker: an `rpc`, or a proxy by the scheduler.
-    key
-        Key of the actor, a `ReducingActor`.
+    tree
+        The actor, a `ReducingActor`.
     message
         The call, from `pack_call`.
     patience
@@ -78,27 +79,25 @@ async def call_actor(
     is_known_dead
         Whether the worker was already reported as lost elsewhere.
     """
-    call = peer.hornbeam_call(key=key, message=message)
-    result = _result_in(await watch(call, peer, patience, is_known_dead))
-    try:
-        return _unpacked(result)
-    except GarbledMessageError as error:
-        raise WorkerLostError from error
-
-
-def _unpacked(result: Any) -> Any:
-    """Return the result of `ReducingActor.perform`."""
-    return unpack(result) if isinstance(result, bytes) else result
-
-
-def _result_in(reply: dict[str, Any]) -> Any:
-    """Return the result in an actor's reply, or raise the error in it."""
+    children = to_serialize(tree.children) if tree.children else ()
+    call = peer.hornbeam_call(
+        key=tree.key, message=message, patience=patience, children=children
+    )
+    reply = await watch(call, peer, patience, is_known_dead)
     if reply["status"] == "OK":
-        return reply["result"]
+        return _unpacked(reply["result"])
     error = reply["exception"]
     if isinstance(error, RuntimeError) and _POOL_CLOSED in str(error):
         raise WorkerLostError from error
     raise error
+
+
+def _unpacked(result: Any) -> Any:
+    """Return the result of `ReducingActor.perform`."""
+    try:
+        return unpack(result) if isinstance(result, bytes) else result
+    except GarbledMessageError as error:
+        raise WorkerLostError from error
 
 
 # Tree reduction
@@ -135,34 +134,6 @@ def reduction_trees(
         ReductionTree(first.actor, first.key, reduction_trees(rest, width))
         for first, *rest in groups
     )
-
-
-async def reduce_tree(
-    peer: Any,
-    tree: ReductionTree,
-    message: Any,
-    patience: float,
-    is_known_dead: Callable[[], bool] = lambda: False,
-) -> Any:
-    """Return the sum of the results of all actors in a tree.
-
-    Parameters
-    ----------
-    peer
-        The connection to the worker of the root.
-    tree
-        The actors.
-    message, patience, is_known_dead
-        As for `call_actor`.
-    """
-    args = (message, patience, tree.children)
-    call = peer.actor_execute(
-        function="sum_tree",
-        actor=tree.key,
-        args=[to_serialize(argument) for argument in args],
-        kwargs={},
-    )
-    return _result_in(await watch(call, peer, patience, is_known_dead))
 
 
 class ReducingActor:
@@ -207,50 +178,37 @@ class ReducingActor:
         except Exception as error:
             return Message.of((False, sendable(error, self._place, dumps)), dumps)
 
-    async def sum_tree(
-        self, message: Any, patience: float, children: Sequence[ReductionTree]
-    ) -> Any:
-        """Return the sum of the results of this actor and of the children's trees."""
-        worker = get_worker()
-        # Code in the executor finds its worker by the copied context.
-        own = asyncio.get_running_loop().run_in_executor(
-            worker.executors["actor"],
-            partial(copy_context().run, self.perform, message),
-        )
-        sums = (_reduce_child(worker, child, message, patience) for child in children)
-        results = await asyncio.gather(own, *sums, return_exceptions=True)
-        lost = {}
-        for result in results:
-            if isinstance(result, ActorLostError):
-                lost.update({actor.number: actor for actor in result.actors})
-            elif isinstance(result, BaseException):
-                raise result
-        if lost:
-            raise ActorLostError(lost.values())
-        first, *others = results
-        return reduce(add, others, _unpacked(first))
-
-
-async def _reduce_child(
-    worker: Any, child: ReductionTree, message: Any, patience: float
-) -> Any:
-    peer = worker.rpc(child.actor.place)
-    try:
-        return await reduce_tree(peer, child, message, patience)
-    except WorkerLostError:
-        raise ActorLostError([child.actor]) from None
-
 
 def _handler(worker: Any) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
     """Return the handler of ``hornbeam_call`` messages for a worker."""
 
-    async def hornbeam_call(key: str, message: bytes) -> dict[str, Any]:
-        reply: dict[str, Any] = await worker.actor_execute(
-            actor=key, function="perform", args=(message,)
-        )
-        if reply["status"] == "OK" and isinstance(reply["result"].data, bytes):
-            reply["result"] = reply["result"].data
-        return reply
+    async def reduce_child(child: ReductionTree, message: Any, patience: float) -> Any:
+        try:
+            peer = worker.rpc(child.actor.place)
+            return await call_actor(peer, child, message, patience)
+        except WorkerLostError:
+            raise ActorLostError([child.actor]) from None
+
+    async def hornbeam_call(
+        key: str, message: bytes, patience: float, children: Sequence[ReductionTree]
+    ) -> dict[str, Any]:
+        own = worker.actor_execute(actor=key, function="perform", args=(message,))
+        sums = (reduce_child(child, message, patience) for child in children)
+        reply, *others = await asyncio.gather(own, *sums, return_exceptions=True)
+        if isinstance(reply, BaseException):
+            raise reply
+        is_done = reply["status"] == "OK"
+        result = reply["result"].data if is_done else reply["exception"]
+        if is_done and children:
+            results = [_unpacked(result), *others]
+            errors = [one for one in results if isinstance(one, BaseException)]
+            if errors:
+                return {"status": "error", "exception": first_error(errors)}
+            result = reduce(add, results)
+            return {"status": "OK", "result": to_serialize(result)}
+        if is_done and isinstance(result, bytes):
+            reply["result"] = result
+        return dict(reply)
 
     return hornbeam_call
 
