@@ -19,6 +19,7 @@ from hornbeam.backends.cluster import ActorLostError, RowActor
 from hornbeam.dask.channel import ActorChannel, exchange, open_channel
 from hornbeam.dask.client import task_key
 from hornbeam.dask.rpc import (
+    ReducingActor,
     ReductionTree,
     call_actor,
     pack_call,
@@ -27,6 +28,9 @@ from hornbeam.dask.rpc import (
 )
 from hornbeam.dask.workers import CONNECT_TIMEOUT, Workers
 from hornbeam.distributed.messages import Message
+from hornbeam.distributed.partition_rows import Worker
+from hornbeam.distributed.partitions import Partition, PartitionReader
+from hornbeam.distributed.shard import Shard
 from hornbeam.distributed.training_rows import CustomObjective
 from hornbeam.distributed.transport import (
     Share,
@@ -36,7 +40,7 @@ from hornbeam.distributed.transport import (
 )
 from hornbeam.errors import ClusterError, ErrorCode
 
-__all__ = ["DaskCluster"]
+__all__ = ["DaskCluster", "DaskShard", "this_worker"]
 
 Item = TypeVar("Item")
 
@@ -44,6 +48,25 @@ Item = TypeVar("Item")
 _TREE_FROM = 16
 #: Children of each node of the reduction tree.
 _TREE_WIDTH = 4
+
+
+class DaskShard(ReducingActor, Shard):
+    """A `Shard` on a Dask worker; the parameters are the same, but for the worker."""
+
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        partitions: Sequence[Partition],
+        reader: PartitionReader,
+    ) -> None:
+        ReducingActor.__init__(self)
+        Shard.__init__(self, numbers, partitions, reader, this_worker())
+
+
+def this_worker() -> Worker:
+    """Return the Dask worker whose task or actor calls this."""
+    worker = distributed.get_worker()
+    return Worker(str(worker.address), int(worker.state.nthreads))
 
 
 class DaskCluster(Workers, Transport):
@@ -66,7 +89,7 @@ class DaskCluster(Workers, Transport):
     def __init__(
         self,
         client: Any,
-        actor_type: type,
+        actor_type: type = DaskShard,
         *,
         patience: float | str | None = None,
         tree_from: int = _TREE_FROM,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import dask.array as da
@@ -148,7 +148,7 @@ class _DaskEstimator(BoostingEstimator):
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(local, name, getattr(self, name))
-        task = _LocalPrediction(local, method, arguments)
+        task = partial(_predict_locally, local, method, **arguments)
         return predict_partitions(self.get_booster(), X, task, meta, base_margin)
 
     def _local_parameters(self) -> dict[str, Any]:
@@ -236,25 +236,22 @@ class _DaskEstimator(BoostingEstimator):
         return Workers(self.client).results(self.client.compute(parts))
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalPrediction:
-    """The task that predicts a partition by the estimator for one machine."""
-
-    estimator: BoostingEstimator
-    method: str
-    arguments: dict[str, Any]
-
-    def __call__(
-        self, booster: Booster, data: Any, base_margin: Any
-    ) -> npt.NDArray[Any]:
-        # A copy, as tasks in other threads have the same estimator.
-        local = type(self.estimator)()
-        local.__dict__.update(self.estimator.__dict__, _booster=booster)
-        margin = {} if base_margin is None else {"base_margin": base_margin}
-        found: npt.NDArray[Any] = getattr(local, self.method)(
-            data, **self.arguments, **margin
-        )
-        return found
+def _predict_locally(
+    estimator: BoostingEstimator,
+    method: str,
+    booster: Booster,
+    data: Any,
+    base_margin: Any,
+    **arguments: Any,
+) -> npt.NDArray[Any]:
+    """Return the predictions of a partition by the estimator for one machine."""
+    # A copy, as tasks in other threads have the same estimator.
+    local = type(estimator)()
+    local.__dict__.update(estimator.__dict__, _booster=booster)
+    if base_margin is not None:
+        arguments["base_margin"] = base_margin
+    found: npt.NDArray[Any] = getattr(local, method)(data, **arguments)
+    return found
 
 
 class DaskHornbeamRegressor(_DaskEstimator, HornbeamRegressor):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import dask.array as da
@@ -133,14 +134,13 @@ def inplace_predict(
             f"predict_type must be 'value' or 'margin', not {predict_type!r}",
             code=ErrorCode.UNKNOWN_OPTION,
         )
-    task = _InplacePrediction(
-        {
-            "iteration_range": iteration_range,
-            "predict_type": predict_type,
-            "missing": missing,
-            "validate_features": validate_features,
-            "strict_shape": strict_shape,
-        }
+    task = partial(
+        _predict_inplace,
+        iteration_range=iteration_range,
+        predict_type=predict_type,
+        missing=missing,
+        validate_features=validate_features,
+        strict_shape=strict_shape,
     )
     meta = prediction_meta(
         model,
@@ -153,16 +153,10 @@ def inplace_predict(
     return predict_partitions(model, data, task, meta, base_margin)
 
 
-@dataclass(frozen=True, slots=True)
-class _InplacePrediction:
-    """The task of `inplace_predict`."""
-
-    arguments: dict[str, Any]
-
-    def __call__(
-        self, booster: Booster, data: Any, base_margin: Any
-    ) -> npt.NDArray[Any]:
-        return booster.inplace_predict(data, base_margin=base_margin, **self.arguments)
+def _predict_inplace(
+    booster: Booster, data: Any, base_margin: Any, **arguments: Any
+) -> npt.NDArray[Any]:
+    return booster.inplace_predict(data, base_margin=base_margin, **arguments)
 
 
 def prediction_meta(model: ModelSource, arguments: Mapping[str, Any]) -> PredictionMeta:
@@ -302,15 +296,12 @@ def _align_margin(base_margin: Any, data: da.Array) -> da.Array:
 def _predict_block(
     task: Task,
     booster: Booster,
-    block: npt.NDArray[Any],
-    base_margin: npt.NDArray[Any] | None,
+    block: Any,
+    base_margin: Any,
     width: tuple[int, ...],
 ) -> npt.NDArray[Any]:
-    return _fix_empty(task(booster, block, base_margin), width)
-
-
-def _fix_empty(found: npt.NDArray[Any], width: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return predictions; those of zero rows get the shape that others have."""
+    found = task(booster, block, base_margin)
+    # Those of zero rows get the shape that others have.
     return found.reshape(-1, *width) if found.size == 0 else found
 
 
@@ -359,7 +350,7 @@ def _predict_frame(
 ) -> Any:
     import pandas as pd
 
-    found = _fix_empty(task(booster, frame, base_margin), width)
+    found = _predict_block(task, booster, frame, base_margin, width)
     kind = pd.DataFrame if width else pd.Series
     return kind(found, index=frame.index)
 

@@ -14,9 +14,7 @@ from hornbeam.callbacks import TrainingCallback
 from hornbeam.dask.client import with_client
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.shard import DaskShard
-from hornbeam.distributed.cluster_booster import ClusterBooster
-from hornbeam.distributed.cluster_training import train_booster
+from hornbeam.distributed.cluster_booster import ClusterBooster, train_booster
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data
@@ -84,7 +82,7 @@ def train(
         Dask, or 10.
     """
     check_training_data(dtrain, evals, DaskDMatrix)
-    cluster = DaskCluster(client, DaskShard, patience=patience)
+    cluster = DaskCluster(client, patience=patience)
     return train_booster(
         cluster,
         ClusterBooster(cluster, params, xgb_model),

@@ -61,7 +61,7 @@ class Workers:
     """
 
     #: Imported by the workers.
-    _module = "hornbeam.dask.shard"
+    _module = "hornbeam.dask.cluster"
 
     def __init__(self, client: Any, patience: float | str | None = None) -> None:
         if client.asynchronous:

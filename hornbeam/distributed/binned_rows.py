@@ -113,6 +113,15 @@ class BinnedRows:
             begin = end
         return passes
 
+    def use_cut_weights(self, hessians: Floats) -> tuple[float, bool]:
+        """Use hessians as the weights of the next cuts.
+
+        Returns the largest one, and whether all are equal to the weights before.
+        """
+        before, self._cut_weights = self._cut_weights, hessians
+        is_same = before is not None and np.array_equal(before, hessians)
+        return float(hessians.max(initial=0.0)), is_same
+
     def bin(self, columns: list[ColumnCuts], max_bin: int, n_threads: int) -> BinInfo:
         """Bin the rows by the global cuts; return the properties of the bins."""
         n_threads = self.threads(n_threads)

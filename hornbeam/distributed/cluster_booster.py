@@ -6,39 +6,26 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hornbeam.backends.cluster import ActorLostError, RowActor
 from hornbeam.backends.interface import GradientRows
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import ObjectiveFunction
-from hornbeam.boosting.dart import MarginScale
 from hornbeam.boosting.evaluation import Evaluator
 from hornbeam.boosting.learner import Learner
-from hornbeam.boosting.margin_cache import MarginCache
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.trainer import Trainer
-from hornbeam.distributed.binning import GlobalBins
-from hornbeam.distributed.label_info import LabelInfo
-from hornbeam.distributed.parameter_checks import (
-    check_cluster_booster,
-    check_cluster_parameters,
-)
+from hornbeam.callbacks import TrainingCallback, TrainingCheckPoint
+from hornbeam.distributed.parameter_checks import check_cluster_parameters
 from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
-from hornbeam.distributed.placed_matrices import ClusterMargins, ClusterTraining
-from hornbeam.distributed.training_rows import MetaInfoView, ModelState
+from hornbeam.distributed.placed_matrices import ClusterMarginCache
 from hornbeam.distributed.transport import Transport
-from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
-from hornbeam.forest.layout import Layout
-from hornbeam.forest.model import Model
+from hornbeam.errors import ClusterError, ErrorCode, ParameterError
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
+from hornbeam.training import run_rounds
 
-__all__ = ["ClusterBooster", "ClusterLearner"]
-
-Floats = NDArray[np.float64]
+__all__ = ["ClusterBooster", "ClusterLearner", "train_booster"]
 
 #: The maximum number of attempts of one round.
 _MAX_ATTEMPTS = 20
@@ -150,183 +137,62 @@ class ClusterTrainer(Trainer):
         )
 
 
-class ClusterMarginCache(MarginCache):
-    """The margins of matrices on a cluster, which their workers keep.
-
-    Parameters
-    ----------
-    learner, predictor
-        Of the model.
-    cluster
-        The cluster.
-    """
-
-    def __init__(
-        self, learner: Learner, predictor: Predictor, cluster: Transport
-    ) -> None:
-        super().__init__(learner, predictor)
-        self._cluster = cluster
-        self._training: ClusterTraining | None = None
-        self._made_with: tuple[Any, ...] | None = None
-        self._evaluated: dict[int, ClusterMargins] = {}
-
-    @property
-    def actors(self) -> Sequence[RowActor]:
-        """The actors that have the training rows; none before the first round."""
-        return () if self._training is None else self._training.actors
-
-    def margins(self, data: Any) -> Floats:
-        return self._rows_of(data).margins()
-
-    def labelled(self, data: Any) -> MetaInfoView:
-        return self._rows_of(data).view()
-
-    def _rows_of(self, data: Any) -> ClusterTraining | ClusterMargins:
-        if self._training is not None and self._training.matrix is data:
-            return self._training
-        rows = self._evaluated.get(id(data))
-        if rows is None:
-            rows = ClusterMargins(self, *self._placement(data))
-            rows.place()
-            self._evaluated[id(data)] = rows
-        return rows
-
-    def training_data(self, data: Any, use_objective: bool) -> ClusterTraining:
-        """Return the rows of `data` ready for another round of trees."""
-        p, learner = self.params, self._learner
-        check_cluster_booster(p)
-        training = self._training
-        made_with = (
-            p.bins(),
-            p.method(),
-            p.nthread,
-            p.booster,
-            p.multi_strategy,
-            p.sketch_outputs,
-            p.margin_type,
-        )
-        if training is not None:
-            if training.matrix is data and self._made_with == made_with:
-                return training
-            training.close()
-        if use_objective:
-            learner.set_num_target(data.n_targets)
-        if p.method() == "approx":
-            _check_values(data)
-        if data.max_bin not in (None, p.bins()):
-            raise DataError(
-                f"this {type(data).__name__} was made with max_bin={data.max_bin} and "
-                f"cannot serve max_bin={p.bins()}; use the same number for both",
-                code=ErrorCode.MAX_BIN_MISMATCH,
-            )
-        if not self.model.trees:
-            learner.set_features(data)
-        self._made_with = made_with
-        self._training = ClusterTraining(self, use_objective, *self._placement(data))
-        self._training.place()
-        return self._training
-
-    def discard(self, training: Any) -> None:
-        """Keep the rows: the workers go back to the margins before the round."""
-
-    def clear(self) -> None:
-        """Keep the rows: they are expensive to place, and `close` releases them."""
-
-    def close(self) -> None:
-        """Release all rows."""
-        for rows in (self._training, *self._evaluated.values()):
-            if rows is not None:
-                rows.close()
-        self._training = None
-        self._evaluated.clear()
-
-    def _placement(self, data: PartitionedMatrix) -> tuple[Any, ...]:
-        """Return the arguments of a `Placement` of this matrix."""
-        if self.model.num_feature == 0:
-            schema, derived = data.raw_schema, data.derived
-            return self._cluster, data, schema, "error", "the other partitions", derived
-        schema, derived = self._learner.schema(), self.model.derived
-        return self._cluster, data, schema, self.params.unseen, "training", derived
-
-    # The state of the model, as the workers need it
-
-    @property
-    def model(self) -> Model:
-        return self._learner.model
-
-    @property
-    def params(self) -> Parameters:
-        return self._learner.params
-
-    @property
-    def objective(self) -> Objective:
-        return self._learner.objective
-
-    def base(self) -> Floats:
-        return self._predictor.base_margins()
-
-    def model_state(
-        self,
-        weights: NDArray[np.float32],
-        scale: MarginScale | None,
-        with_objective: bool = False,
-    ) -> ModelState:
-        p, n_trees = self.params, len(self.model.trees)
-        columns = p.multi_output_columns(self.model.n_outputs)
-        step, layout = 0.0 if scale is None else scale.step, None
-        if n_trees > 0:
-            every = np.arange(n_trees)
-            layout = self._predictor.layout_of(every, weights, np.float64, step)
-        return ModelState(
-            self.base(),
-            layout,
-            n_trees,
-            p.num_parallel_tree * (1 if columns > 0 else self.model.n_outputs),
-            p.nthread,
-            p.cached_share(),
-            self.objective if with_objective and self.objective.by_row else None,
-            columns,
-            step,
-            self._predictor.sum_type,
-        )
-
-    def layout_between(
-        self,
-        before: NDArray[np.float32],
-        weights: NDArray[np.float32],
-        scale: MarginScale | None,
-    ) -> Layout | None:
-        step = 0.0 if scale is None else scale.step
-        return self._predictor.layout_between(before, weights, np.float64, step)
-
-    def initialize(
-        self, labels: LabelInfo, base_score: Floats | None, bins: GlobalBins
-    ) -> None:
-        """Set base score and types of a model without trees by the training data."""
-        if self.model.trees:
-            return
-        self._learner.set_base_score(base_score, labels.span)
-        self.model.exact_features = not bins.facts.is_float32
-
-
-def _check_values(data: PartitionedMatrix) -> None:
-    """Raise an error unless workers can keep the values of this matrix in memory."""
-    if data.max_bin is not None:
-        name = type(data).__name__
-        raise DataError(
-            "tree_method='approx' needs the values of the features, and a "
-            f"{name} has only their bins; make a {name.replace('Quantile', '')}",
-            code=ErrorCode.RAW_VALUES_NEEDED,
-        )
-    if data.reader.caching is not None:
-        raise DataError(
-            "tree_method='approx' keeps the values in memory, and this matrix has a "
-            "cache for their bins; use tree_method='hist', or make the matrix without "
-            "cache",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
-        )
-
-
 def _plain(booster: Booster) -> Booster:
     """Return the booster that a pickle contains."""
     return booster
+
+
+def train_booster(
+    cluster: Transport,
+    booster: ClusterBooster,
+    dtrain: PartitionedMatrix,
+    num_boost_round: int,
+    *,
+    callbacks: list[TrainingCallback],
+    **options: Any,
+) -> dict[str, Any]:
+    """Train a booster, and release its rows and its cluster; return as
+    `hornbeam.dask.train` does.
+
+    Parameters
+    ----------
+    cluster, booster
+        The cluster, and the booster on it.
+    dtrain, num_boost_round, callbacks
+        As for `hornbeam.dask.train`.
+    options
+        Further ones of `run_rounds`.
+    """
+    try:
+        trained, log = run_rounds(
+            booster,
+            dtrain,
+            num_boost_round,
+            callbacks=callbacks,
+            maximize=None,
+            **options,
+        )
+    except ClusterError as error:
+        if error.code == ErrorCode.CLUSTER_FAILURE:  # it would come again
+            raise
+        raise ClusterError(
+            f"{error}{_resume_hint(callbacks)}", code=error.code, **error.details
+        ) from error
+    finally:
+        booster.close()
+        cluster.close()
+    return {"booster": Booster(model_file=trained), "history": log.history}
+
+
+def _resume_hint(callbacks: Sequence[TrainingCallback]) -> str:
+    """Return the end of an error message: how to resume training."""
+    saved = [
+        callback.latest
+        for callback in callbacks
+        if isinstance(callback, TrainingCheckPoint) and callback.latest is not None
+    ]
+    if not saved:
+        return (
+            "; pass a TrainingCheckPoint as a callback to keep the trees grown so far"
+        )
+    return f"; continue from the last checkpoint: xgb_model={str(saved[-1])!r}"

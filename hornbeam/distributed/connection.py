@@ -8,14 +8,16 @@ opened and authenticated carry the same messages.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +30,7 @@ from hornbeam.distributed.messages import (
 )
 from hornbeam.errors import ClusterError, ErrorCode
 
-__all__ = ["Connection", "HandshakeError", "connect", "listen"]
+__all__ = ["Address", "Connection", "HandshakeError", "Listener", "connect", "listen"]
 
 #: The first bytes that both ends send: the protocol and its version.
 _GREETING = b"hornbeam-group-2"
@@ -38,7 +40,9 @@ _DIGEST_BYTES = _DIGEST().digest_size
 #: Seconds for a handshake: a stranger that connects and is silent is dropped then.
 _HANDSHAKE_TIMEOUT = 10.0
 
-#: Seconds between two looks at a limit, and two calls of `on_stall`.
+#: Connections that wait to be accepted.
+_BACKLOG = 1024
+#: Seconds between two looks at a limit, two calls of `on_stall`, and of `on_tick`.
 _TICK = 0.25
 #: Seconds after which a message that has begun must go on.
 _PATIENCE = 10.0
@@ -46,6 +50,14 @@ _PATIENCE = 10.0
 # A connection on which nothing is sent is checked, so that a machine that has vanished
 # is noticed: after so many seconds, so often, so many times.
 _KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+
+
+class Address(NamedTuple):
+    """Where a process listens, and the secret that it asks for."""
+
+    host: str
+    port: int
+    token: str
 
 
 class HandshakeError(ConnectionError):
@@ -253,14 +265,76 @@ class Connection:
         self._socket.close()
 
 
-def listen(who: str, host: str, port: int, backlog: int) -> socket.socket:
+class Listener:
+    """Accepts connections in a thread, and serves each in a thread of its own.
+
+    Parameters
+    ----------
+    who
+        What listens, for messages.
+    host, port
+        An address of this machine; port 0: any that is free.
+    serve
+        Is called with each connection, whose other end may be a stranger.
+    on_tick
+        Is called several times a second.
+
+    Attributes
+    ----------
+    address
+        With a new token.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        host: str,
+        port: int,
+        serve: Callable[[Connection], None],
+        on_tick: Callable[[], None] | None = None,
+    ) -> None:
+        self._socket = listen(who, host, port)
+        self._socket.settimeout(_TICK)
+        own_port = int(self._socket.getsockname()[1])
+        self.address = Address(host, own_port, secrets.token_hex(32))
+        self._serve, self._on_tick = serve, on_tick
+
+    def start(self) -> None:
+        """Begin to accept."""
+        threading.Thread(
+            target=self._accept, name="hornbeam-accept", daemon=True
+        ).start()
+
+    def _accept(self) -> None:
+        while True:
+            if self._on_tick is not None:
+                self._on_tick()
+            try:
+                accepted, _ = self._socket.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                return  # it is closed
+            accepted.settimeout(None)
+            threading.Thread(
+                target=self._serve, args=(Connection(accepted),), daemon=True
+            ).start()
+
+    def close(self) -> None:
+        """Accept no more; the port is free then."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self._socket.close()
+
+
+def listen(who: str, host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address of this machine; port 0: any."""
     family = socket.getaddrinfo(host, None)[0][0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(backlog)
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise ClusterError(

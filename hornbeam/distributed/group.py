@@ -9,10 +9,10 @@ and the connections stay usable.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam import __version__
-from hornbeam.distributed.connection import Connection, HandshakeError, connect
+from hornbeam.distributed.connection import (
+    Connection,
+    HandshakeError,
+    connect,
+    listen,
+)
 from hornbeam.distributed.messages import GarbledMessageError
 from hornbeam.distributed.tracker import PROTOCOL
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
@@ -28,9 +33,11 @@ from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 __all__ = [
     "Group",
     "active_group",
+    "error_of_workers",
     "is_group_failure",
     "join",
     "leave",
+    "member",
     "training_group",
 ]
 
@@ -100,7 +107,8 @@ class Group:
         self._has_reason = threading.Event()
         self._tracker = self._reach(host, port, retries)
         try:
-            self._listener = self._listen(own_port)
+            # Where others reach this machine.
+            self._listener = listen("this process", self._tracker.local_host, own_port)
             self._join_tracker(task)
             # Already while the processes connect, since one of them may fail then.
             hearing = threading.Thread(target=self._hear, daemon=True)
@@ -134,16 +142,6 @@ class Group:
                     ) from error
                 time.sleep(_RETRY_DELAY)
         raise AssertionError("unreachable")
-
-    def _listen(self, port: int) -> socket.socket:
-        """Return a socket that listens where others reach this machine."""
-        host = self._tracker.local_host
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen()
-        return listener
 
     def _join_tracker(self, task: str) -> None:
         """Join, and wait until all processes have."""
@@ -457,6 +455,44 @@ def leave(error: BaseException | None = None) -> None:
     group.close()
 
 
+@contextmanager
+def member(*args: Any, **options: Any) -> Iterator[Group]:
+    """Be in a group, as `join` joins it, while the block runs."""
+    try:
+        yield join(*args, **options)
+    except BaseException as error:
+        leave(error)
+        raise
+    leave()
+
+
 def is_group_failure(error: BaseException) -> bool:
     """Return whether the error says that other processes are lost or have failed."""
     return isinstance(error, HornbeamError) and error.code == ErrorCode.GROUP_FAILED
+
+
+def error_of_workers(errors: Mapping[str, BaseException]) -> HornbeamError:
+    """Return the error to raise for those of workers: the one that led to the others.
+
+    It names the worker, unless several have the same, which is then of none of them.
+
+    Parameters
+    ----------
+    errors
+        By the names of the workers, in the order of ranks.
+    """
+    worker, error = min(errors.items(), key=lambda item: is_group_failure(item[1]))
+    if not isinstance(error, HornbeamError):
+        failed = ClusterError(
+            f"{worker} raised {type(error).__name__}: {error}",
+            code=ErrorCode.CLUSTER_FAILURE,
+            worker=worker,
+        )
+        failed.__cause__ = error
+        return failed
+    known = error.details.get("worker")
+    if known is None and len({str(one) for one in errors.values()}) < len(errors):
+        return error
+    details = error.details | {"worker": known or worker}
+    text = f"{error} (in {details['worker']})"
+    return type(error)(text, code=error.code, **details)

@@ -167,15 +167,6 @@ class OwnRows(BinnedRows):
         )
         bin_partitions(cluster, cluster.actors, options, largest_weight)
 
-    def weigh_cuts(self, hessians: Floats) -> tuple[float, bool]:
-        """Use hessians as the weights of the next cuts.
-
-        Returns the largest one, and whether all are equal to the weights before.
-        """
-        before, self._cut_weights = self._cut_weights, hessians
-        is_same = before is not None and np.array_equal(before, hessians)
-        return float(hessians.max(initial=0.0)), is_same
-
     def all_info(self) -> MetaInfo:
         """Return the fields of the rows of all processes.
 

@@ -45,10 +45,7 @@ from hornbeam.distributed.group_matrix import (
     part_of,
 )
 from hornbeam.distributed.label_info import LabelInfo
-from hornbeam.distributed.parameter_checks import (
-    check_cluster_booster,
-    check_cluster_parameters,
-)
+from hornbeam.distributed.parameter_checks import check_cluster_training
 from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.forest.model_file import digest
 from hornbeam.forest.tree import Tree
@@ -85,8 +82,7 @@ class GroupTrainer(Trainer):
     def step(
         self, data: Any, set_gradients: Callable[[GradientRows], None] | None = None
     ) -> None:
-        check_cluster_parameters(self._learner.params)
-        check_cluster_booster(self._learner.params)
+        check_cluster_training(self._learner.params)
         if set_gradients is None:
             super().step(data)
             return
@@ -405,7 +401,8 @@ class GroupTraining(TrainingMargins):
         """Bin the rows by the hessians of an output; return the layout (approx)."""
         p, own, rows = self._learner.params, self._own, self._rows
         found = own.group.gather(
-            "weights of cuts", lambda: own.weigh_cuts(rows.own.bin_weights(output))
+            "weights of cuts",
+            lambda: own.use_cut_weights(rows.own.bin_weights(output)),
         )
         if self._has_tree_bins and all(is_same for _, is_same in found):
             return None

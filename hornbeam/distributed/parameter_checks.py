@@ -5,10 +5,20 @@ from __future__ import annotations
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.params import Parameters
 
-__all__ = ["check_cluster_booster", "check_cluster_parameters"]
+__all__ = [
+    "check_cluster_booster",
+    "check_cluster_parameters",
+    "check_cluster_training",
+]
 
 #: Parameters that a cluster has only one value of.
 _ONE_MACHINE = {"leaf_solver": "newton", "leaf_model": "constant", "device": "cpu"}
+
+
+def check_cluster_training(parameters: Parameters) -> None:
+    """Raise a `ParameterError` if a cluster cannot train this booster like that."""
+    check_cluster_parameters(parameters)
+    check_cluster_booster(parameters)
 
 
 def check_cluster_parameters(parameters: Parameters) -> None:

@@ -1,9 +1,9 @@
-"""Matrices placed on workers, with cached margins: for training and for evaluation."""
+"""The margins of a booster on a cluster, which the workers of its matrices keep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,10 @@ from hornbeam.backends.factory import create_hist_backend
 from hornbeam.backends.interface import Backend
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.boosting.dart import MarginScale
+from hornbeam.boosting.learner import Learner
+from hornbeam.boosting.margin_cache import MarginCache
+from hornbeam.boosting.predictor import Predictor
 from hornbeam.data.meta_info import MetaInfo
-from hornbeam.data.schema import Schema
 from hornbeam.distributed.binning import (
     BinOptions,
     GlobalBins,
@@ -23,11 +25,12 @@ from hornbeam.distributed.binning import (
     bin_partitions,
 )
 from hornbeam.distributed.label_info import LabelInfo
+from hornbeam.distributed.parameter_checks import check_cluster_booster
 from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
 from hornbeam.distributed.placement import Placement
 from hornbeam.distributed.training_rows import MetaInfoView, ModelState
 from hornbeam.distributed.transport import Transport
-from hornbeam.features.derived import DerivedFeatures
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
@@ -35,51 +38,10 @@ from hornbeam.objectives.base import Objective
 from hornbeam.objectives.totals import as_totals
 from hornbeam.params import Parameters
 
-__all__ = ["BoosterState", "ClusterMargins", "ClusterTraining"]
+__all__ = ["ClusterMarginCache"]
 
 Floats = NDArray[np.float64]
 Weights = NDArray[np.float32]
-
-
-class BoosterState(Protocol):
-    """Protocol of the state of a booster that placed matrices use."""
-
-    @property
-    def model(self) -> Model:
-        """The model so far."""
-
-    @property
-    def params(self) -> Parameters:
-        """The parameters of training."""
-
-    @property
-    def objective(self) -> Objective:
-        """The objective."""
-
-    def base(self) -> Floats:
-        """Return the margins before the first tree, (outputs,)."""
-
-    def model_state(
-        self, weights: Weights, scale: MarginScale | None, with_objective: bool = False
-    ) -> ModelState:
-        """Return the trees so far with these tree weights, rounded by the scale.
-
-        With `with_objective` it includes the objective, if its gradients depend on one
-        row each, so that workers can compute them.
-        """
-
-    def layout_between(
-        self, before: Weights, weights: Weights, scale: MarginScale | None
-    ) -> Layout | None:
-        """Return the trees whose sum changes margins from `before` to `weights`.
-
-        None if there is no change.
-        """
-
-    def initialize(
-        self, labels: LabelInfo, base_score: Floats | None, bins: GlobalBins
-    ) -> None:
-        """Initialise the model from the training data, if it has no trees."""
 
 
 class PlacedMatrix(Placement):
@@ -88,9 +50,9 @@ class PlacedMatrix(Placement):
     Parameters
     ----------
     booster
-        The state of the booster.
-    cluster, matrix, schema, unseen, of, derived
-        As for `Placement`.
+        The cache of the booster, by which its state is known.
+    placement
+        The arguments of `Placement`.
 
     Attributes
     ----------
@@ -102,17 +64,8 @@ class PlacedMatrix(Placement):
 
     weights: Weights
 
-    def __init__(
-        self,
-        booster: BoosterState,
-        cluster: Transport,
-        matrix: PartitionedMatrix,
-        schema: Schema,
-        unseen: str,
-        of: str,
-        derived: DerivedFeatures | None,
-    ) -> None:
-        super().__init__(cluster, matrix, schema, unseen, of, derived)
+    def __init__(self, booster: ClusterMarginCache, *placement: Any) -> None:
+        super().__init__(*placement)
         self.scale: MarginScale | None = None
         self._booster = booster
         self._view: MetaInfoView | None = None
@@ -183,25 +136,17 @@ class ClusterTraining(PlacedMatrix):
     Parameters
     ----------
     booster
-        The state of the booster.
+        The cache of the booster, by which its state is known.
     estimate
         Whether gradients come from its objective, and so does the base score.
-    cluster, matrix, schema, unseen, of, derived
-        As for `Placement`.
+    placement
+        The arguments of `Placement`.
     """
 
     def __init__(
-        self,
-        booster: BoosterState,
-        estimate: bool,
-        cluster: Transport,
-        matrix: PartitionedMatrix,
-        schema: Schema,
-        unseen: str,
-        of: str,
-        derived: DerivedFeatures | None,
+        self, booster: ClusterMarginCache, estimate: bool, *placement: Any
     ) -> None:
-        super().__init__(booster, cluster, matrix, schema, unseen, of, derived)
+        super().__init__(booster, *placement)
         self._estimate = estimate
         self._bins: GlobalBins | None = None
         #: Incremented by each recovery; actors reject messages of earlier terms.
@@ -434,4 +379,191 @@ class ClusterMargins(PlacedMatrix):
         outputs = len(found[0][1])
         return np.ascontiguousarray(
             join_margins(found, (outputs, self.matrix.n_rows)).T
+        )
+
+
+class ClusterMarginCache(MarginCache):
+    """The margins of matrices on a cluster, which their workers keep.
+
+    Parameters
+    ----------
+    learner, predictor
+        Of the model.
+    cluster
+        The cluster.
+    """
+
+    def __init__(
+        self, learner: Learner, predictor: Predictor, cluster: Transport
+    ) -> None:
+        super().__init__(learner, predictor)
+        self._cluster = cluster
+        self._training: ClusterTraining | None = None
+        self._made_with: tuple[Any, ...] | None = None
+        self._evaluated: dict[int, ClusterMargins] = {}
+
+    @property
+    def actors(self) -> Sequence[RowActor]:
+        """The actors that have the training rows; none before the first round."""
+        return () if self._training is None else self._training.actors
+
+    def margins(self, data: Any) -> Floats:
+        return self._rows_of(data).margins()
+
+    def labelled(self, data: Any) -> MetaInfoView:
+        return self._rows_of(data).view()
+
+    def _rows_of(self, data: Any) -> ClusterTraining | ClusterMargins:
+        if self._training is not None and self._training.matrix is data:
+            return self._training
+        rows = self._evaluated.get(id(data))
+        if rows is None:
+            rows = ClusterMargins(self, *self._placement(data))
+            rows.place()
+            self._evaluated[id(data)] = rows
+        return rows
+
+    def training_data(self, data: Any, use_objective: bool) -> ClusterTraining:
+        """Return the rows of `data` ready for another round of trees."""
+        p, learner = self.params, self._learner
+        check_cluster_booster(p)
+        training = self._training
+        made_with = (
+            p.bins(),
+            p.method(),
+            p.nthread,
+            p.booster,
+            p.multi_strategy,
+            p.sketch_outputs,
+            p.margin_type,
+        )
+        if training is not None:
+            if training.matrix is data and self._made_with == made_with:
+                return training
+            training.close()
+        if use_objective:
+            learner.set_num_target(data.n_targets)
+        if p.method() == "approx":
+            _check_values(data)
+        if data.max_bin not in (None, p.bins()):
+            raise DataError(
+                f"this {type(data).__name__} was made with max_bin={data.max_bin} and "
+                f"cannot serve max_bin={p.bins()}; use the same number for both",
+                code=ErrorCode.MAX_BIN_MISMATCH,
+            )
+        if not self.model.trees:
+            learner.set_features(data)
+        self._made_with = made_with
+        self._training = ClusterTraining(self, use_objective, *self._placement(data))
+        self._training.place()
+        return self._training
+
+    def discard(self, training: Any) -> None:
+        """Keep the rows: the workers go back to the margins before the round."""
+
+    def clear(self) -> None:
+        """Keep the rows: they are expensive to place, and `close` releases them."""
+
+    def close(self) -> None:
+        """Release all rows."""
+        for rows in (self._training, *self._evaluated.values()):
+            if rows is not None:
+                rows.close()
+        self._training = None
+        self._evaluated.clear()
+
+    def _placement(self, data: PartitionedMatrix) -> tuple[Any, ...]:
+        """Return the arguments of a `Placement` of this matrix."""
+        if self.model.num_feature == 0:
+            schema, derived = data.raw_schema, data.derived
+            return self._cluster, data, schema, "error", "the other partitions", derived
+        schema, derived = self._learner.schema(), self.model.derived
+        return self._cluster, data, schema, self.params.unseen, "training", derived
+
+    # The state of the model, as the workers need it
+
+    @property
+    def model(self) -> Model:
+        return self._learner.model
+
+    @property
+    def params(self) -> Parameters:
+        return self._learner.params
+
+    @property
+    def objective(self) -> Objective:
+        return self._learner.objective
+
+    def base(self) -> Floats:
+        """Return the margins before the first tree, (outputs,)."""
+        return self._predictor.base_margins()
+
+    def model_state(
+        self,
+        weights: NDArray[np.float32],
+        scale: MarginScale | None,
+        with_objective: bool = False,
+    ) -> ModelState:
+        """Return the trees so far with these tree weights, rounded by the scale.
+
+        With `with_objective` it includes the objective, if its gradients depend on one
+        row each, so that workers can compute them.
+        """
+        p, n_trees = self.params, len(self.model.trees)
+        columns = p.multi_output_columns(self.model.n_outputs)
+        step, layout = 0.0 if scale is None else scale.step, None
+        if n_trees > 0:
+            every = np.arange(n_trees)
+            layout = self._predictor.layout_of(every, weights, np.float64, step)
+        return ModelState(
+            self.base(),
+            layout,
+            n_trees,
+            p.num_parallel_tree * (1 if columns > 0 else self.model.n_outputs),
+            p.nthread,
+            p.cached_share(),
+            self.objective if with_objective and self.objective.by_row else None,
+            columns,
+            step,
+            self._predictor.sum_type,
+        )
+
+    def layout_between(
+        self,
+        before: NDArray[np.float32],
+        weights: NDArray[np.float32],
+        scale: MarginScale | None,
+    ) -> Layout | None:
+        """Return the trees whose sum changes margins from `before` to `weights`.
+
+        None if there is no change.
+        """
+        step = 0.0 if scale is None else scale.step
+        return self._predictor.layout_between(before, weights, np.float64, step)
+
+    def initialize(
+        self, labels: LabelInfo, base_score: Floats | None, bins: GlobalBins
+    ) -> None:
+        """Set base score and types of a model without trees by the training data."""
+        if self.model.trees:
+            return
+        self._learner.set_base_score(base_score, labels.span)
+        self.model.exact_features = not bins.facts.is_float32
+
+
+def _check_values(data: PartitionedMatrix) -> None:
+    """Raise an error unless workers can keep the values of this matrix in memory."""
+    if data.max_bin is not None:
+        name = type(data).__name__
+        raise DataError(
+            "tree_method='approx' needs the values of the features, and a "
+            f"{name} has only their bins; make a {name.replace('Quantile', '')}",
+            code=ErrorCode.RAW_VALUES_NEEDED,
+        )
+    if data.reader.caching is not None:
+        raise DataError(
+            "tree_method='approx' keeps the values in memory, and this matrix has a "
+            "cache for their bins; use tree_method='hist', or make the matrix without "
+            "cache",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
         )

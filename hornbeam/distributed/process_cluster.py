@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
-import secrets
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from typing import Any, Self
 
 from hornbeam import __version__
 from hornbeam.backends.cluster import ActorLostError, RowActor
-from hornbeam.distributed.connection import Connection, HandshakeError, listen
+from hornbeam.distributed.connection import Connection, HandshakeError, Listener
 from hornbeam.distributed.training_rows import CustomObjective
 from hornbeam.distributed.transport import (
     NO_WORKER_TIMEOUT,
@@ -150,9 +149,9 @@ class ProcessCluster(Transport):
                 f"patience must be above 0 seconds, not {patience!r}",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
-        self.host, self.token, self.patience = host, secrets.token_hex(32), patience
-        self._listener = listen("the client", host, port, 128)
-        self.port = int(self._listener.getsockname()[1])
+        self.patience = patience
+        self._listener = Listener("the client", host, port, self._welcome)
+        self.host, self.port, self.token = self._listener.address
         #: Guards the workers, and is notified when one joins.
         self._changed = threading.Condition()
         self._peers: dict[str, _Peer] = {}
@@ -162,8 +161,8 @@ class ProcessCluster(Transport):
         self._n_joined = 0
         self._numbers = itertools.count()
         self._has_ended = threading.Event()
-        for target in (self._accept, self._watch):
-            threading.Thread(target=target, daemon=True).start()
+        self._listener.start()
+        threading.Thread(target=self._watch, daemon=True).start()
         try:
             self.start(n_workers, n_threads)
         except BaseException:
@@ -222,22 +221,6 @@ class ProcessCluster(Transport):
 
     def __exit__(self, *_: Any) -> None:
         self.end()
-
-    def _accept(self) -> None:
-        """Accept connections until the end."""
-        self._listener.settimeout(_CHECK_INTERVAL)
-        while not self._has_ended.is_set():
-            try:
-                accepted, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError:
-                return
-            accepted.settimeout(None)
-            connection = Connection(accepted)
-            threading.Thread(
-                target=self._welcome, args=(connection,), daemon=True
-            ).start()
 
     def _welcome(self, connection: Connection) -> None:
         """Enter a worker that knows the token and has this version."""

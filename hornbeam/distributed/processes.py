@@ -29,8 +29,7 @@ from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback
 from hornbeam.data.categories import Categories
 from hornbeam.data.opening import Folders, cache_options
-from hornbeam.distributed.cluster_booster import ClusterBooster
-from hornbeam.distributed.cluster_training import train_booster
+from hornbeam.distributed.cluster_booster import ClusterBooster, train_booster
 from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
 from hornbeam.distributed.partitions import Partition, PartitionReader
 from hornbeam.distributed.prediction import PartitionPrediction, prediction_meta_of

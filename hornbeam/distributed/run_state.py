@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from hornbeam.callbacks import CallbackContainer, EvalsLog, TrainingCallback
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import encode
 
-__all__ = ["KeepState", "RunState"]
+__all__ = ["KeepState", "RunState", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,12 @@ class RunState:
     callbacks: dict[str, Any]
 
 
+def latest(*states: RunState | None) -> RunState | None:
+    """Return the state that came farthest; None: there is none."""
+    given = [state for state in states if state is not None]
+    return max(given, key=lambda state: state.epoch, default=None)
+
+
 class KeepState(TrainingCallback):
     """Keep the state after the last whole round; begin with a state kept before.
 
@@ -45,12 +52,19 @@ class KeepState(TrainingCallback):
     start
         Of an interrupted training with the same data, parameters and callbacks; None:
         training begins.
+    interval, keep
+        A function that gets the state after every so many rounds; None: none does.
     """
 
     runs_last = True
 
-    def __init__(self, start: RunState | None = None) -> None:
-        self._start = start
+    def __init__(
+        self,
+        start: RunState | None = None,
+        interval: int = 1,
+        keep: Callable[[RunState], None] | None = None,
+    ) -> None:
+        self._start, self._interval, self._keep = start, interval, keep
         self._container: CallbackContainer | None = None
         self._last: tuple[int, Model, dict[str, Any]] | None = None
 
@@ -69,6 +83,10 @@ class KeepState(TrainingCallback):
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
         # The copy shares the trees.
         self._last = epoch, model.model.copy(), model.params.changed()
+        if self._keep is not None and epoch > 0 and epoch % self._interval == 0:
+            state = self.kept()
+            assert state is not None
+            self._keep(state)
         return False
 
     def state(self) -> None:

@@ -161,11 +161,9 @@ class Shard(PartitionRows):
     def weigh_cuts(self, output: int) -> tuple[float, bool]:
         """Use the hessians of an output as the weights of the next cuts.
 
-        Returns the largest hessian, and whether all are equal to the weights before.
+        Returns as `use_cut_weights` does.
         """
-        before, self._cut_weights = self._cut_weights, self._training.hessians(output)
-        is_same = before is not None and np.array_equal(before, self._cut_weights)
-        return float(self._cut_weights.max()), is_same
+        return self.use_cut_weights(self._training.rows.bin_weights(output))
 
     def set_tree_bins(self, layout: HistogramLayout) -> None:
         """Grow the next tree on the bins that the rows have now."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 import threading
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from hornbeam.distributed.connection import Connection, HandshakeError, listen
+from hornbeam.distributed.connection import Connection, HandshakeError, Listener
 from hornbeam.distributed.messages import GarbledMessageError
 
 __all__ = ["PROTOCOL", "Tracker"]
@@ -67,8 +66,8 @@ class Tracker:
 
     Attributes
     ----------
-    host, port, token
-        What a process needs to join.
+    address
+        What a process needs to join: the host, port and token.
     """
 
     def __init__(
@@ -80,11 +79,13 @@ class Tracker:
         by_task: bool = False,
         timeout: float = 0,
     ) -> None:
-        self.host, self.token = host, secrets.token_hex(32)
         self._n_workers, self._by_task = n_workers, by_task
         self._timeout = timeout
-        self._listener = listen("the tracker", host, port, max(128, n_workers))
-        self.port = int(self._listener.getsockname()[1])
+        self._listener = Listener(
+            "the tracker", host, port, self._serve, self._check_deadline
+        )
+        self.address = self._listener.address
+        self.host, self.port, self.token = self.address
         #: Guards all below, and is notified when the tracker ends.
         self._changed = threading.Condition()
         self._workers: list[_Worker] = []
@@ -102,9 +103,7 @@ class Tracker:
                 return
             self._is_running = True
             self._set_deadline()
-        threading.Thread(
-            target=self._accept, name="hornbeam-tracker", daemon=True
-        ).start()
+        self._listener.start()
 
     @property
     def is_running(self) -> bool:
@@ -130,8 +129,6 @@ class Tracker:
         """Stop; processes that have not left get this as the reason."""
         self._fail(reason)
         self._end()
-        if not self._is_running:
-            self._listener.close()  # otherwise the thread that accepts does
 
     # Threads
 
@@ -139,28 +136,11 @@ class Tracker:
         if self._timeout > 0:
             self._deadline = time.monotonic() + self._timeout
 
-    def _accept(self) -> None:
-        """Accept connections until the group ends, and watch its deadline."""
-        self._listener.settimeout(0.5)
-        while True:
-            with self._changed:
-                late = self._deadline and time.monotonic() > self._deadline
-                if self._has_ended:
-                    break
-            if late:
-                self.close(f"not all processes were there in time: {self._state()}")
-                break
-            try:
-                accepted, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError:
-                break
-            accepted.settimeout(None)
-            threading.Thread(
-                target=self._serve, args=(Connection(accepted),), daemon=True
-            ).start()
-        self._listener.close()
+    def _check_deadline(self) -> None:
+        with self._changed:
+            late = self._deadline and time.monotonic() > self._deadline
+        if late:
+            self.close(f"not all processes were there in time: {self._state()}")
 
     def _state(self) -> str:
         with self._changed:
@@ -280,3 +260,4 @@ class Tracker:
         with self._changed:
             self._has_ended = True
             self._changed.notify_all()
+        self._listener.close()

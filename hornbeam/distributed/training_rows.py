@@ -225,10 +225,6 @@ class TrainingRows(LocalRows):
         self.rows.set_bins(bins)
         self._layout = layout
 
-    def hessians(self, output: int) -> Floats:
-        """Return the hessians that weight the rows in the cuts of a tree, (rows,)."""
-        return self.rows.bin_weights(output)
-
     def _compute_gradients(self, objective: GradientSource) -> None:
         self._save_margins()
         if isinstance(objective, CustomObjective):

@@ -1,9 +1,9 @@
-"""Datasets of Ray as ordered blocks of rows, and row ranges of them for workers."""
+"""Datasets of Ray as ordered blocks of rows, row ranges of them, and matrices."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,26 @@ import pyarrow as pa
 import ray
 from numpy.typing import NDArray
 
+from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode, require
-from hornbeam.ray.columns import Piece, column_not_found
 
-__all__ = ["Blocks", "check_dataset", "in_order"]
+__all__ = [
+    "Blocks",
+    "Columns",
+    "Piece",
+    "check_dataset",
+    "column_not_found",
+    "in_order",
+    "matrix_of",
+    "table_of",
+]
+
+#: By the name of a field of `DMatrix`, such as "label": the name of its column, or of
+#: several that make an array of two dimensions; None: there is none. Others are
+#: features.
+Columns = Mapping[str, str | Sequence[str] | None]
+#: Rows of a block: the reference of its pyarrow table, the first row, and their number.
+Piece = tuple[Any, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +77,7 @@ class Blocks:
         """The number of rows."""
         return sum(self.sizes)
 
-    def bounds(self, n_ranges: int, qid: str | None = None) -> list[int]:
+    def bounds(self, n_ranges: int, qid: Any = None) -> list[int]:
         """Return the first rows of row ranges of about equal sizes, and the row count.
 
         With `qid`, the column of query groups, ranges end where groups end.
@@ -105,12 +121,12 @@ class Blocks:
         for ref, size in zip(self.refs, self.sizes, strict=True):
             low, high = max(start - first, 0), min(stop - first, size)
             if low < high:
-                found.append(Piece(ref, low, high))
+                found.append((ref, low, high - low))
             first += size
         if found:
             return found
         filled = next(number for number, size in enumerate(self.sizes) if size)
-        return [Piece(self.refs[filled], 0, 0)]
+        return [(self.refs[filled], 0, 0)]
 
 
 def check_dataset(dataset: Any, name: str) -> None:
@@ -153,3 +169,46 @@ def _check_columns(name: str, found: Sequence[tuple[int, list[str]]]) -> None:
                 f"block {first}; select the same columns in all",
                 code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
             )
+
+
+def table_of(tables: Sequence[pa.Table], name: str) -> pa.Table:
+    """Return the rows of all tables, in the order of columns of the first one.
+
+    Raises a `DataError` if the types of a column differ too much.
+    """
+    order = tables[0].column_names
+    try:
+        return pa.concat_tables(
+            [table.select(order) for table in tables], promote_options="permissive"
+        )
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(
+            f"the blocks of the dataset {name!r} have columns of different types: "
+            f"{error}; cast them to the same",
+            code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
+        ) from error
+
+
+def matrix_of(table: pa.Table, columns: Columns, name: str, dates: str) -> DMatrix:
+    """Return a matrix of the features, with the fields of `columns`."""
+    values: dict[str, Any] = {}
+    for field, column in columns.items():
+        several = [column] if isinstance(column, str) else list(column or ())
+        for one in several:
+            if one not in table.column_names:
+                raise column_not_found(one, table.column_names, name)
+        values[field] = column
+        if column is not None and not isinstance(column, str):
+            arrays = [table.column(one).to_numpy() for one in several]
+            values[field] = np.column_stack(arrays)
+            table = table.drop_columns(several)
+    return DMatrix(table, dates=dates, **values)
+
+
+def column_not_found(column: str, present: Sequence[str], what: str) -> DataError:
+    """Return the error for a column that a dataset lacks."""
+    return DataError(
+        f"the dataset {what!r} has no column {column!r}, only {', '.join(present)}",
+        code=ErrorCode.COLUMN_NOT_FOUND,
+        column=column,
+    )

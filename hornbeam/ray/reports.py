@@ -89,7 +89,8 @@ class _Report(TrainingCallback):
         """Report the latest metrics, and a model as a checkpoint."""
         if model is not None:
             self._rounds = model.num_boosted_rounds()
-        if model is None or not self._saves():
+        group = joined_group()
+        if model is None or (group is not None and group.rank > 0):
             self._report(self._latest, None)
             return
         with TemporaryDirectory() as folder:
@@ -117,10 +118,6 @@ class _Report(TrainingCallback):
             found = {shown: found[name] for shown, name in names.items()}
         return found if self._postprocess is None else self._postprocess(found)
 
-    def _saves(self) -> bool:
-        """Return whether this process saves the models."""
-        return True
-
     @abstractmethod
     def _report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
         """Report metrics, and a checkpoint or None."""
@@ -131,10 +128,6 @@ class RayTrainReportCallback(_Report):
         "Base of callbacks that report each round.",
         "Report each round to Ray Train; the first worker saves the checkpoints.",
     )
-
-    def _saves(self) -> bool:
-        group = joined_group()
-        return group is None or group.rank == 0
 
     def _report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
         ray.train.report(metrics, checkpoint=checkpoint)

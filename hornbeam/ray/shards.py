@@ -10,8 +10,7 @@ import ray.train
 from ray.data import Dataset
 
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.ray.blocks import Blocks, check_dataset, in_order
-from hornbeam.ray.columns import FieldColumns, matrix_of, table_of
+from hornbeam.ray.blocks import Blocks, check_dataset, in_order, matrix_of, table_of
 
 __all__ = ["RowRanges", "to_dmatrix"]
 
@@ -101,9 +100,15 @@ def to_dmatrix(
         As for `DMatrix`: with ``"expand"`` trees split on the parts of dates and times,
         those that vary in the rows of all workers.
     """
-    columns = FieldColumns(
-        label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
-    )
+    columns = {
+        "label": label,
+        "weight": weight,
+        "base_margin": base_margin,
+        "qid": qid,
+        "label_lower_bound": label_lower_bound,
+        "label_upper_bound": label_upper_bound,
+        "row_key": row_key,
+    }
     batches = shard.iter_batches(batch_size=None, batch_format="pyarrow")
     tables = [batch for batch in batches if batch.num_rows]
     name = "shard"

@@ -12,16 +12,16 @@ import ray.train
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from hornbeam.distributed.group import join, leave
+from hornbeam.distributed.connection import Address
+from hornbeam.distributed.group import member
 from hornbeam.distributed.tracker import Tracker
 from hornbeam.errors import ClusterError, ErrorCode
 from hornbeam.ray.shards import RowRanges
-from hornbeam.ray.worker import GroupAddress
 
 __all__ = ["HornbeamConfig", "HornbeamTrainer"]
 
-#: In a worker: how to join the group of its training.
-_addresses: list[GroupAddress] = []
+#: In a worker: the tracker of its training, and the time-out of the group.
+_addresses: list[tuple[Address, float | None]] = []
 
 
 @dataclass
@@ -61,10 +61,7 @@ class _GroupBackend(Backend):
         )
         tracker.start()
         self._tracker = tracker
-        address = GroupAddress(
-            tracker.host, tracker.port, tracker.token, backend_config.timeout
-        )
-        worker_group.execute(_keep_address, address)
+        worker_group.execute(_keep_address, tracker.address, backend_config.timeout)
 
     def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
         self._stop()
@@ -75,30 +72,20 @@ class _GroupBackend(Backend):
         self._tracker = None
 
 
-def _keep_address(address: GroupAddress) -> None:
-    _addresses[:] = [address]
+def _keep_address(address: Address, timeout: float | None) -> None:
+    _addresses[:] = [(address, timeout)]
 
 
 @contextmanager
 def _in_group() -> Iterator[None]:
     """Join the group of the training, and leave it at the end of the loop."""
-    failure: BaseException | None = None
-    try:
-        if _addresses:
-            address = _addresses[-1]
-            join(
-                address.host,
-                address.port,
-                address.token,
-                task=f"{ray.train.get_context().get_world_rank():08}",
-                timeout=address.timeout,
-            )
+    if not _addresses:
         yield
-    except BaseException as error:
-        failure = error
-        raise
-    finally:
-        leave(failure)
+        return
+    address, timeout = _addresses[-1]
+    task = f"{ray.train.get_context().get_world_rank():08}"
+    with member(*address, task=task, timeout=timeout):
+        yield
 
 
 class HornbeamTrainer(DataParallelTrainer):

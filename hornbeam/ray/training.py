@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -22,12 +21,9 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback
 from hornbeam.data.containers.frame import check_dates_option
-from hornbeam.distributed.group import is_group_failure
-from hornbeam.distributed.parameter_checks import (
-    check_cluster_booster,
-    check_cluster_parameters,
-)
-from hornbeam.distributed.run_state import RunState
+from hornbeam.distributed.group import error_of_workers
+from hornbeam.distributed.parameter_checks import check_cluster_training
+from hornbeam.distributed.run_state import RunState, latest
 from hornbeam.distributed.tracker import Tracker
 from hornbeam.distributed.transport import check_version
 from hornbeam.errors import (
@@ -39,9 +35,8 @@ from hornbeam.errors import (
 )
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.ray.blocks import Blocks
-from hornbeam.ray.columns import FieldColumns
-from hornbeam.ray.worker import GroupAddress, HornbeamWorker, Job, Part
+from hornbeam.ray.blocks import Blocks, Columns
+from hornbeam.ray.worker import HornbeamWorker, Job, Part
 
 __all__ = ["train"]
 
@@ -127,13 +122,20 @@ def train(
         If there are not enough free CPUs, if a worker has another version of Hornbeam,
         or if workers were lost too often.
     """
-    columns = FieldColumns(
-        label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
-    )
+    columns = {
+        "label": label,
+        "weight": weight,
+        "base_margin": base_margin,
+        "qid": qid,
+        "label_lower_bound": label_lower_bound,
+        "label_upper_bound": label_upper_bound,
+        "row_key": row_key,
+    }
     check_dates_option(dates)
-    parameters = _checked_parameters(params, cpus_per_worker)
-    places = _places(dataset, evals)
-    blocks = [Blocks.of(data, name) for data, name in places.datasets]
+    given = Parameters.resolve(params)
+    check_cluster_training(given)
+    datasets, evaluated = _datasets(dataset, evals)
+    blocks = [Blocks.of(data, name) for data, name in datasets]
     start = None if xgb_model is None else Booster(model_file=xgb_model)
     options = {
         "obj": obj,
@@ -144,28 +146,16 @@ def train(
         "callbacks": list(callbacks or ()),
         "custom_metric": custom_metric,
     }
-    job = Job(parameters, num_boost_round, places.evals, options)
+    parameters = {"nthread": cpus_per_worker} | given.changed()
+    job = Job(parameters, num_boost_round, evaluated, options, patience)
     with _Workers(num_workers, cpus_per_worker, blocks, columns, dates) as workers:
-        return _train(workers, job, max_failures, patience)
+        return _train(workers, job, max_failures)
 
 
-def _checked_parameters(params: ParameterSource, cpus: int) -> dict[str, Any]:
-    """Return the parameters of the workers; raise a `ParameterError` for wrong ones."""
-    given = Parameters.resolve(params)
-    check_cluster_parameters(given)
-    check_cluster_booster(given)
-    return {"nthread": cpus} | given.changed()
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Datasets with their names, each once, and which of them are evaluated."""
-
-    datasets: list[tuple[Any, str]]
-    evals: list[tuple[int, str]]
-
-
-def _places(dataset: Any, evals: Sequence[Any] | None) -> _Places:
+def _datasets(
+    dataset: Any, evals: Sequence[Any] | None
+) -> tuple[list[tuple[Any, str]], list[tuple[int, str]]]:
+    """Return datasets with their names, each once; and the numbers of the evaluated."""
     datasets, evaluated = [(dataset, "dataset")], []
     for item in evals or ():
         if not (isinstance(item, Sequence) and len(item) == 2):
@@ -179,22 +169,20 @@ def _places(dataset: Any, evals: Sequence[Any] | None) -> _Places:
             known = [len(datasets)]
             datasets.append((data, name))
         evaluated.append((known[0], name))
-    return _Places(datasets, evaluated)
+    return datasets, evaluated
 
 
-def _train(
-    workers: _Workers, job: Job, max_failures: int, patience: float | None
-) -> Booster:
+def _train(workers: _Workers, job: Job, max_failures: int) -> Booster:
     """Train until no worker is lost on the way."""
     state: RunState | None = None
     for _ in range(max_failures + 1):
         workers.start()
         if workers.n_lost:
             continue
-        booster = workers.train(job, state, patience)
+        booster = workers.train(job, state)
         if booster is not None:
             return booster
-        state = workers.latest_state() or state
+        state = latest(state, *workers.states())
     raise ClusterError(
         f"workers were lost {max_failures + 1} times: {', '.join(workers.lost_names)}; "
         "see their logs (they may need more memory), or raise max_failures",
@@ -225,7 +213,7 @@ class _Workers:
         count: int,
         cpus: int,
         blocks: Sequence[Blocks],
-        columns: FieldColumns,
+        columns: Columns,
         dates: str,
     ) -> None:
         if count < 1 or cpus < 1:
@@ -236,7 +224,7 @@ class _Workers:
         self._cpus = cpus
         self._parts: list[list[Part]] = [[] for _ in range(count)]
         for one in blocks:
-            bounds = one.bounds(count, columns.qid)
+            bounds = one.bounds(count, columns["qid"])
             for rank, own in enumerate(self._parts):
                 pieces = one.pieces(bounds[rank], bounds[rank + 1])
                 own.append(Part(one.name, pieces, columns, dates))
@@ -275,25 +263,21 @@ class _Workers:
                 .remote(rank)
             )
         created = list(places)
-        for rank, info in self._call(created, "info", lambda _: ()).items():
-            self._names[rank] = f"worker {rank} ({info.host}, process {info.pid})"
+        self._names |= self._call(created, "name", lambda _: ())
         created = [rank for rank in created if rank in self._actors]
         self._call(created, "load", lambda rank: (self._parts[rank],))
 
-    def train(
-        self, job: Job, start: RunState | None, patience: float | None
-    ) -> Booster | None:
+    def train(self, job: Job, start: RunState | None) -> Booster | None:
         """Let all workers train together; return None if some were lost."""
         tracker = Tracker(
             len(self._parts), ray.util.get_node_ip_address(), by_task=True, timeout=0
         )
         tracker.start()
-        address = GroupAddress(tracker.host, tracker.port, tracker.token, patience)
         try:
             found = self._call(
                 range(len(self._parts)),
                 "train",
-                lambda _: (address, start, job),
+                lambda _: (tracker.address, start, job),
                 lambda: tracker.close("a worker was lost, or has failed"),
             )
             tracker.wait(_LAST_WORDS)  # it has printed all lines then
@@ -308,11 +292,9 @@ class _Workers:
         booster, booster.history = found[0]
         return booster
 
-    def latest_state(self) -> RunState | None:
-        """Return the state of the worker that came farthest; None: none has begun."""
-        found = self._call(list(self._actors), "kept", lambda _: ())
-        states = [state for state in found.values() if state is not None]
-        return max(states, key=lambda state: state.epoch, default=None)
+    def states(self) -> Iterable[RunState | None]:
+        """Return the last state of each worker; None: it has not begun."""
+        return self._call(list(self._actors), "kept", lambda _: ()).values()
 
     def _call(
         self,
@@ -356,31 +338,16 @@ class _Workers:
                     self._lose(rank)
                 break
         if errors:
-            raise self._named(errors)
+            raise error_of_workers({self._name(k): errors[k] for k in sorted(errors)})
         return found
 
     def _lose(self, rank: int) -> None:
         del self._actors[rank]
-        self.lost_names.append(self._names.pop(rank, f"worker {rank}"))
+        self.lost_names.append(self._name(rank))
+        self._names.pop(rank, None)
 
-    def _named(self, errors: dict[int, BaseException]) -> HornbeamError:
-        """Return the error of a worker, with its name unless all have the same."""
-        rank, error = min(
-            errors.items(), key=lambda item: (is_group_failure(item[1]), item[0])
-        )
-        name = self._names.get(rank, f"worker {rank}")
-        if not isinstance(error, HornbeamError):
-            return ClusterError(
-                f"{name} raised {type(error).__name__}: {error}",
-                code=ErrorCode.CLUSTER_FAILURE,
-                worker=name,
-            ).with_traceback(error.__traceback__)
-        known = error.details.get("worker")
-        if known is None and len({str(one) for one in errors.values()}) < len(errors):
-            return error  # several have the same error: it is not of one worker
-        details = error.details | {"worker": known or name}
-        text = f"{details['worker']}: {error}"
-        return type(error)(text, code=error.code, **details)
+    def _name(self, rank: int) -> str:
+        return self._names.get(rank, f"worker {rank}")
 
 
 def _check_versions(places: Mapping[int, PlacementGroupSchedulingStrategy]) -> None:

@@ -13,12 +13,13 @@ import ray
 import hornbeam.training
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
-from hornbeam.distributed.group import join, leave
+from hornbeam.distributed.connection import Address
+from hornbeam.distributed.group import member
 from hornbeam.distributed.run_state import KeepState, RunState
 from hornbeam.errors import ErrorCode, HornbeamError
-from hornbeam.ray.columns import FieldColumns, Piece, matrix_of, pieces_of, table_of
+from hornbeam.ray.blocks import Columns, Piece, matrix_of, table_of
 
-__all__ = ["GroupAddress", "HornbeamWorker", "Job", "Part", "WorkerInfo"]
+__all__ = ["HornbeamWorker", "Job", "Part"]
 
 #: The codes of errors that say that another worker is lost: before all have joined the
 #: group, its tracker is stopped then.
@@ -35,42 +36,23 @@ class Part:
         Of the dataset.
     pieces
         In the order of rows.
-    columns
-        Which columns are no features.
-    dates
-        As for `DMatrix`.
+    columns, dates
+        As for `matrix_of`.
     """
 
     name: str
     pieces: list[Piece]
-    columns: FieldColumns
+    columns: Columns
     dates: str
 
-
-@dataclass(frozen=True, slots=True)
-class WorkerInfo:
-    """What a worker tells of itself."""
-
-    host: str
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupAddress:
-    """What a worker needs to join a group.
-
-    Attributes
-    ----------
-    host, port, token
-        Of the tracker.
-    timeout
-        As for `hornbeam.distributed.group.Group`.
-    """
-
-    host: str
-    port: int
-    token: str
-    timeout: float | None
+    def read(self) -> pa.Table:
+        """Return the rows."""
+        blocks = ray.get([block for block, _, _ in self.pieces])
+        tables = [
+            block.slice(start, size)
+            for block, (_, start, size) in zip(blocks, self.pieces, strict=True)
+        ]
+        return table_of(tables, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +65,15 @@ class Job:
         The numbers of the datasets to evaluate, with their names.
     options
         ``callbacks`` is among them.
+    patience
+        As ``timeout`` of `hornbeam.distributed.group.Group`.
     """
 
     params: dict[str, Any]
     num_boost_round: int
     evals: list[tuple[int, str]]
     options: dict[str, Any]
+    patience: float | None
 
 
 class HornbeamWorker:
@@ -110,16 +95,15 @@ class HornbeamWorker:
     def __repr__(self) -> str:  # what Ray puts before the lines that it prints
         return f"HornbeamWorker {self._rank}"
 
-    def info(self) -> WorkerInfo:
-        """Return where this worker runs."""
-        return WorkerInfo(ray.util.get_node_ip_address(), os.getpid())
+    def name(self) -> str:
+        """Return what messages call this worker."""
+        host = ray.util.get_node_ip_address()
+        return f"worker {self._rank} ({host}, process {os.getpid()})"
 
     def load(self, parts: Sequence[Part]) -> None:
         """Read the rows of each dataset; the first one is that of the training."""
         self._parts = list(parts)
-        for part in parts:
-            blocks = ray.get([piece.block for piece in part.pieces])
-            self._tables.append(table_of(pieces_of(part.pieces, blocks), part.name))
+        self._tables = [part.read() for part in parts]
         self._make_matrices()
 
     def _make_matrices(self) -> None:
@@ -129,7 +113,7 @@ class HornbeamWorker:
         ]
 
     def train(
-        self, group: GroupAddress, start: RunState | None, job: Job
+        self, tracker: Address, start: RunState | None, job: Job
     ) -> tuple[Booster, dict[str, Any]] | HornbeamError | None:
         """Train with the other workers; the first one returns the model and history.
 
@@ -137,27 +121,14 @@ class HornbeamWorker:
         far this worker came.
         """
         self._keeper = KeepState(start)
-        failure: BaseException | None = None
         try:
-            join(
-                group.host,
-                group.port,
-                group.token,
-                task=f"{self._rank:08}",
-                timeout=group.timeout,
-            )
-            booster = self._train(job)
+            with member(*tracker, task=f"{self._rank:08}", timeout=job.patience):
+                booster = self._train(job)
         except HornbeamError as error:
-            failure = error
             if error.code not in _OTHERS_FAILED or "worker" in error.details:
                 raise
             self._make_matrices()  # the bins may be those of a group that is no more
             return error
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            leave(failure)
         return (booster, dict(booster.history)) if self._rank == 0 else None
 
     def _train(self, job: Job) -> Booster:

@@ -33,9 +33,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.data.containers.dispatch import words
+from hornbeam.errors import ClusterError, DataError, ErrorCode
 
-__all__ = ["COLUMNS", "VECTOR", "Features", "Lists", "select_features", "select_fields"]
+__all__ = [
+    "COLUMNS",
+    "Features",
+    "Lists",
+    "check_frame",
+    "select_features",
+    "select_fields",
+]
 
 #: The kinds of features.
 COLUMNS, ARRAY, VECTOR = "columns", "array", "vector"
@@ -74,6 +82,8 @@ class Features:
     ----------
     kind
         ``"columns"``, ``"array"`` or ``"vector"``.
+    column
+        The column of vectors or arrays; None: there are several columns.
     names
         Of the features; None: they have none.
     is_sparse
@@ -81,6 +91,7 @@ class Features:
     """
 
     kind: str
+    column: str | None
     names: tuple[str, ...] | None
     is_sparse: bool = False
 
@@ -101,11 +112,11 @@ class Features:
         """
         values: Lists = lists[f"{_FEATURE}_values"]
         if self.kind == ARRAY:
-            return values.values.reshape(-1, _common_width(values.lengths))
+            return values.values.reshape(-1, self._width(values.lengths))
         kinds = lists[f"{_FEATURE}_type"]
         dense = kinds != _SPARSE
         sizes = lists[f"{_FEATURE}_size"]
-        width = _common_width(np.where(dense, values.lengths, sizes).astype(np.int64))
+        width = self._width(np.where(dense, values.lengths, sizes).astype(np.int64))
         if dense.all() and not self.is_sparse:
             return values.values.reshape(-1, width)
         rows = np.repeat(np.arange(len(kinds)), values.lengths)
@@ -123,19 +134,51 @@ class Features:
         entries = values.values[stored], (rows[stored], columns[stored])
         return csr_matrix(entries, shape=(len(kinds), width))
 
+    def _width(self, widths: npt.NDArray[np.int64]) -> int:
+        """Return the number of features, which all rows have."""
+        if not widths.size:
+            return 0
+        odd = np.flatnonzero(widths != widths[0])
+        if odd.size:
+            raise self.uneven(
+                f"a row has {widths[odd[0]]} numbers, and the row before it "
+                f"{widths[odd[0] - 1]}"
+            )
+        return int(widths[0])
 
-def _common_width(widths: npt.NDArray[np.int64]) -> int:
-    if not widths.size:
-        return 0
-    odd = np.flatnonzero(widths != widths[0])
-    if odd.size:
-        raise DataError(
-            f"the features of a row have {widths[odd[0]]} numbers, and those of the "
-            f"row before it {widths[odd[0] - 1]}; give each row the same number, and "
-            "drop rows without features",
+    def uneven(self, what: str) -> DataError:
+        """Return the error for rows with different numbers of features."""
+        return DataError(
+            f"in the features column {self.column!r} {what}; give each row the same "
+            "number, and drop rows without features",
             code=ErrorCode.FEATURE_COUNT_MISMATCH,
+            column=self.column,
         )
-    return int(widths[0])
+
+
+def check_frame(dataset: Any) -> None:
+    """Raise an error unless this is a DataFrame whose session is in this process.
+
+    A session of Spark Connect has neither barrier stages that report to the driver nor
+    broadcast variables.
+    """
+    if any(
+        kind.__module__.startswith("pyspark.sql.connect.")
+        for kind in type(dataset).__mro__
+    ):
+        raise ClusterError(
+            "this DataFrame is of a Spark Connect session, whose driver is on a server "
+            "that Hornbeam cannot reach; run the program where the driver is, with "
+            "SparkSession.builder.master(...) instead of remote(...)",
+            code=ErrorCode.SPARK_CONNECT,
+        )
+    if not isinstance(dataset, DataFrame):
+        raise DataError(
+            f"the data is {words(dataset)}; pass a DataFrame of Spark, such as "
+            "spark.createDataFrame(data), or use hornbeam.HornbeamClassifier and the "
+            "other estimators for one machine",
+            code=ErrorCode.UNSUPPORTED_COLLECTION,
+        )
 
 
 def select_features(
@@ -167,7 +210,7 @@ def select_features(
     names = None if feature_names is None else tuple(feature_names)
     if not isinstance(given, str):
         columns = [_feature(dataset, name, single, dates) for name in map(str, given)]
-        features = Features(COLUMNS, names or tuple(map(str, given)))
+        features = Features(COLUMNS, None, names or tuple(map(str, given)))
         if len(features.names or ()) != len(columns):
             raise DataError(
                 f"feature_names has {len(features.names or ())} names for "
@@ -186,18 +229,19 @@ def select_features(
         parts = [vector[part] for part in _PARTS]
         if single:
             parts[-1] = parts[-1].cast("array<float>")
-        features = Features(VECTOR, names, sparse)
+        features = Features(VECTOR, given, names, sparse)
         return _aliased(parts, features), features
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
         if isinstance(kind.elementType, FloatType | ByteType | ShortType):
             number = "float"
-        features = Features(ARRAY, names)
+        features = Features(ARRAY, given, names)
         return _aliased([column.cast(f"array<{number}>")], features), features
     raise DataError(
         f"the features column {given!r} holds {kind.simpleString()}; it must hold "
         "vectors or arrays of numbers: pass a list of numeric columns as features_col, "
         "or assemble them with pyspark.ml.feature.VectorAssembler",
         code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
+        column=given,
     )
 
 
@@ -239,6 +283,7 @@ def _check(
             f"the {field} column {name!r} holds {kind.simpleString()}; it must hold "
             f"{wanted}{advice if field == 'label' else ''}",
             code=ErrorCode.META_INFO_NOT_NUMERIC,
+            column=name,
         )
 
 
@@ -257,6 +302,7 @@ def _feature(dataset: DataFrame, name: str, single: bool, dates: bool) -> Column
             f"the feature column {name!r} holds {kind.simpleString()}; features must "
             f"be numbers: {advice}",
             code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
+            column=name,
         )
     narrow = FloatType | ByteType | ShortType | BooleanType
     is_narrow = isinstance(kind, narrow) and not isinstance(kind, DecimalType)
@@ -269,5 +315,6 @@ def _type_of(dataset: DataFrame, name: str) -> DataType:
             f"there is no column {name!r} in the data frame; it has "
             f"{', '.join(map(repr, dataset.columns))}",
             code=ErrorCode.COLUMN_NOT_FOUND,
+            column=name,
         )
     return dataset.schema[name].dataType

@@ -8,7 +8,9 @@ as an alias, is in ``arbitrary_params_dict``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from textwrap import fill, indent
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +27,7 @@ from pyspark.ml.param.shared import (
 
 from hornbeam.errors import ErrorCode, ParameterError
 
-__all__ = ["ClassParams", "SparkParams", "declare"]
+__all__ = ["DATES", "ClassParams", "SparkParams", "declare", "described", "of_learner"]
 
 #: Spark's names of columns, by XGBoost's.
 ALIASES = {
@@ -71,17 +73,141 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _param(name: str, doc: str, convert: Any) -> Any:
-    return Param(Params._dummy(), name, doc, convert)
+#: Stands for no default, of a parameter that names a column.
+_NONE = object()
+#: What converts the values of a parameter, by the type of its default.
+_CONVERTERS = {
+    object: TypeConverters.toString,
+    str: TypeConverters.toString,
+    bool: TypeConverters.toBoolean,
+    int: TypeConverters.toInt,
+    list: TypeConverters.toListString,
+}
+#: The parameters by name, each with its default and what it is.
+_TABLE: dict[str, tuple[Any, str]] = {
+    "base_margin_col": (
+        _NONE,
+        "column of initial margins: numbers, or arrays of a number for each output",
+    ),
+    "qid_col": (_NONE, "of a ranker: column of query groups, whole numbers"),
+    "row_key_col": (
+        _NONE,
+        "column of whole numbers or text by which subsample draws rows, those of equal "
+        "keys together; by default it draws them by a hash of their values. So the "
+        "order of the rows, which Spark does not keep, does not change the model",
+    ),
+    "pred_contrib_col": (
+        _NONE,
+        "column that the model adds, contributions of features",
+    ),
+    "num_workers": (1, "number of tasks that train, of spark.task.cpus threads each"),
+    "force_repartition": (
+        False,
+        "whether rows are shuffled to the workers even if there are as many partitions",
+    ),
+    "repartition_random_shuffle": (False, "whether a shuffle is at random"),
+    "enable_sparse_data_optim": (
+        False,
+        "whether vectors become a sparse matrix, whose zeros are missing; needs "
+        "missing=0.0",
+    ),
+    "launch_tracker_on_driver": (
+        True,
+        "whether the tasks find each other by the driver, which then prints the rounds "
+        "and keeps checkpoints; otherwise by the first task, which prints them, and "
+        "each task keeps checkpoints on the disk of its executor",
+    ),
+    "coll_cfg": (
+        None,
+        "settings of the connections of tasks: a dict of retry, timeout, "
+        "tracker_host_ip, tracker_port and tracker_timeout, or XGBoost's "
+        "collective.Config",
+    ),
+    "checkpoint_interval": (
+        10,
+        "rounds between two checkpoints; 0: none. If a task is lost, Spark tries the "
+        "stage again, and training goes on from the last checkpoint to the same model",
+    ),
+    "n_estimators": (100, "number of rounds"),
+    "early_stopping_rounds": (
+        None,
+        "rounds without improvement on the validation rows after which training stops",
+    ),
+    "verbose": (
+        True,
+        "whether to print the metrics of each round, or the rounds between two lines; "
+        "without it the metrics of the training rows are not computed",
+    ),
+    "missing": (math.nan, "number that stands for missing, besides NaN and null"),
+    "feature_names": (None, "names of features"),
+    "feature_types": (None, "types of features, such as 'c'"),
+    "feature_weights": (None, "probability weights of features in column sampling"),
+    "iteration_range": (None, "rounds (begin, end) that predict"),
+    "xgb_model": (None, "booster to continue training from"),
+    "callbacks": (None, "callbacks of training, which run in each task"),
+}
+#: Parameters that `setParams` sets by the names of others.
+_INNER: dict[str, tuple[Any, str]] = {
+    "features_cols": ([], "several columns of features"),
+    "arbitrary_params_dict": ({}, "further parameters of training"),
+}
+#: The parameter of columns of times, which only estimators of `hornbeam` have.
+DATES: dict[str, tuple[Any, str]] = {
+    "dates": (
+        "expand",
+        "'expand': of columns of dates, timestamps and intervals trees split on year, "
+        "month, weekday, hour and so on, those that vary in all rows, timestamps on "
+        "the clock of spark.sql.session.timeZone. 'error': such columns are an error",
+    )
+}
+#: What Spark declares itself, by the names of the constructor.
+_OF_SPARK: dict[str, tuple[Any, str]] = {
+    "features_col": (
+        "features",
+        "column of vectors or arrays, or a list of columns of numbers and times",
+    ),
+    "label_col": ("label", "column of labels"),
+    "weight_col": (_NONE, "column of weights"),
+    "prediction_col": ("prediction", "column of predictions that the model adds"),
+    "probability_col": ("probability", "of a classifier: vectors of probabilities"),
+    "raw_prediction_col": ("rawPrediction", "of a classifier: vectors of margins"),
+    "validation_indicator_col": (
+        _NONE,
+        "column of booleans that marks the rows that are not trained on, but evaluated "
+        "after each round",
+    ),
+}
 
 
-_text, _bool, _int = (
-    TypeConverters.toString,
-    TypeConverters.toBoolean,
-    TypeConverters.toInt,
-)
+def declare(table: Mapping[str, tuple[Any, str]]) -> Any:
+    """Return a class decorator that adds parameters, with their defaults and texts."""
+
+    def add(kind: type[SparkParams]) -> type[SparkParams]:
+        for name, (default, doc) in table.items():
+            convert = _CONVERTERS.get(type(default), _plain)
+            setattr(kind, name, Param(Params._dummy(), name, doc, convert))
+        kind.table = {**kind.table, **table}
+        return kind
+
+    return add
 
 
+def of_learner(names: Iterable[str], what: str) -> dict[str, tuple[Any, str]]:
+    """Return the table of parameters of training."""
+    return {name: (None, f"{name} of {what}") for name in names}
+
+
+def described() -> str:
+    """Return the parameters of an estimator, as docstrings list them."""
+    lines = []
+    for name, (default, doc) in (_OF_SPARK | _TABLE | DATES).items():
+        usual = "none" if default in (_NONE, None) else repr(default)
+        text = f"{doc[:1].upper()}{doc[1:]}. Default: {usual}."
+        lines += [f"    {name}", indent(fill(text, 78), " " * 8)]
+    return "\n".join(lines)
+
+
+@declare(_TABLE | _INNER)
 class SparkParams(
     HasFeaturesCol,
     HasLabelCol,
@@ -95,115 +221,27 @@ class SparkParams(
     library: ClassVar[str] = "hornbeam"
     #: The names of the parameters of training.
     learner_params: ClassVar[tuple[str, ...]] = ()
-
-    features_cols = _param(
-        "features_cols", "feature columns", TypeConverters.toListString
-    )
-    base_margin_col = _param("base_margin_col", "column of initial margins", _text)
-    qid_col = _param("qid_col", "column of query groups", _text)
-    row_key_col = _param(
-        "row_key_col",
-        "column of whole numbers or text by which subsample draws rows; by default "
-        "they are drawn by a hash of their values",
-        _text,
-    )
-    pred_contrib_col = _param(
-        "pred_contrib_col", "column for contributions of features", _text
-    )
-    num_workers = _param("num_workers", "number of tasks that train", _int)
-    force_repartition = _param(
-        "force_repartition", "whether rows are always shuffled to the workers", _bool
-    )
-    repartition_random_shuffle = _param(
-        "repartition_random_shuffle", "whether a shuffle is at random", _bool
-    )
-    enable_sparse_data_optim = _param(
-        "enable_sparse_data_optim",
-        "whether vectors become a sparse matrix; zeros are then missing",
-        _bool,
-    )
-    launch_tracker_on_driver = _param(
-        "launch_tracker_on_driver",
-        "whether the driver has the tracker, prints the rounds and keeps checkpoints; "
-        "otherwise the first task has it, and each keeps checkpoints on its own disk",
-        _bool,
-    )
-    coll_cfg = _param(
-        "coll_cfg",
-        "connections: a dict of retry, timeout, tracker_host_ip, tracker_port and "
-        "tracker_timeout, or xgboost's collective.Config",
-        TypeConverters.identity,
-    )
-    checkpoint_interval = _param(
-        "checkpoint_interval",
-        "rounds between two checkpoints, from which a stage that is tried again "
-        "resumes; 0: none",
-        _int,
-    )
-    arbitrary_params_dict = _param(
-        "arbitrary_params_dict", "further parameters of training", _plain
-    )
-    n_estimators = _param("n_estimators", "number of rounds", _int)
-    early_stopping_rounds = _param(
-        "early_stopping_rounds",
-        "rounds without improvement on the validation rows after which training stops",
-        TypeConverters.identity,
-    )
-    verbose = _param(
-        "verbose",
-        "whether to print the metrics of each round, or the rounds between two lines",
-        TypeConverters.identity,
-    )
-    missing = _param("missing", "number that stands for missing, besides NaN", _plain)
-    feature_names = _param("feature_names", "names of features", _plain)
-    feature_types = _param("feature_types", "types of features, such as 'c'", _plain)
-    feature_weights = _param(
-        "feature_weights", "probability weights of features in column sampling", _plain
-    )
-    iteration_range = _param("iteration_range", "rounds that predict", _plain)
-    xgb_model = _param(
-        "xgb_model", "booster to continue training from", TypeConverters.identity
-    )
-    callbacks = _param("callbacks", "callbacks of training", TypeConverters.identity)
+    #: The defaults and the texts of all parameters.
+    table: ClassVar[Mapping[str, tuple[Any, str]]] = {}
 
     def __init__(self) -> None:
         super().__init__()
-        self._setDefault(
-            features_cols=[],
-            num_workers=1,
-            force_repartition=False,
-            repartition_random_shuffle=False,
-            enable_sparse_data_optim=False,
-            launch_tracker_on_driver=True,
-            coll_cfg=None,
-            checkpoint_interval=10,
-            arbitrary_params_dict={},
-            n_estimators=100,
-            early_stopping_rounds=None,
-            verbose=True,
-            missing=float("nan"),
-            feature_names=None,
-            feature_types=None,
-            feature_weights=None,
-            iteration_range=None,
-            xgb_model=None,
-            callbacks=None,
-            **dict.fromkeys(self.learner_params),
-        )
+        defaults = {name: default for name, (default, _) in self.table.items()}
+        self._setDefault(**{k: v for k, v in defaults.items() if v is not _NONE})
 
     # Setting
 
     def setParams(self, **given: Any) -> Any:  # noqa: N802  as in Spark ML
         """Set parameters by the names of the constructor; return the estimator."""
         values: dict[str, Any] = {}
-        more = dict(self.getOrDefault(self.arbitrary_params_dict))
+        more = dict(self.given("arbitrary_params_dict"))
         for name, value in given.items():
             self._check_name(name)
             if value is None and name.endswith("_col"):
                 continue
             if name == "features_col":
                 self.clear(self.featuresCol)
-                self.clear(self.features_cols)
+                self.clear(self.getParam("features_cols"))
             if name == "features_col" and not isinstance(value, str):
                 values["features_cols"] = list(value)
                 if not values["features_cols"]:
@@ -251,49 +289,27 @@ class SparkParams(
 
     # Reading
 
-    def given(self, param: Any) -> Any:
+    def given(self, name: str) -> Any:
         """Return the value of a parameter; None if it is neither set nor has one."""
-        value = self.getOrDefault(param) if self.isDefined(param) else None
+        value = self.getOrDefault(name) if self.isDefined(name) else None
         return None if value == "" else value
+
+    def _named(self, params: Mapping[str, str]) -> dict[str, str]:
+        """Return the columns that are named, instead of their parameters."""
+        found = {key: self.given(name) for key, name in params.items()}
+        return {key: column for key, column in found.items() if column is not None}
 
     def learner(self) -> dict[str, Any]:
         """Return the parameters of training that are set."""
         found = {name: self.given(name) for name in self.learner_params}
-        more = self.getOrDefault(self.arbitrary_params_dict)
+        more = self.given("arbitrary_params_dict")
         return {k: v for k, v in found.items() if v is not None} | more
 
     @property
     def features(self) -> Any:
         """The column of features, or the names of several."""
-        return self.getOrDefault(self.features_cols) or self.getFeaturesCol()
+        return self.given("features_cols") or self.getFeaturesCol()
 
 
 class ClassParams(HasProbabilityCol, HasRawPredictionCol):
     """The parameters of columns that only classifiers have."""
-
-
-class DateParams(Params):
-    """The parameter of columns of times, which only estimators of `hornbeam` have."""
-
-    dates = _param(
-        "dates",
-        "'expand': columns of dates and times are features by their parts; 'error': "
-        "they are an error",
-        _text,
-    )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._setDefault(dates="expand")
-
-
-def declare(names: Iterable[str], purpose: str) -> Any:
-    """Return a class decorator that adds parameters of training."""
-
-    def add(kind: type[SparkParams]) -> type[SparkParams]:
-        for name in names:
-            setattr(kind, name, _param(name, f"{name} of {purpose}", _plain))
-        kind.learner_params = tuple(names)
-        return kind
-
-    return add

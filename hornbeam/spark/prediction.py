@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -48,7 +48,7 @@ class Prediction:
 
     library: str
     features: Features
-    fields: tuple[str, ...]
+    fields: Mapping[str, str]
     is_classifier: bool
     with_contrib: bool
     missing: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,15 +82,21 @@ def no_rows(width: int, schema: bytes, fields: Iterable[str]) -> Rows:
 
 
 def read_rows(
-    batches: Iterable[pa.RecordBatch], features: Features, fields: Iterable[str]
+    batches: Iterable[pa.RecordBatch], features: Features, fields: Mapping[str, str]
 ) -> Rows:
-    """Return the rows of all batches, which may be none."""
+    """Return the rows of all batches, which may be none.
+
+    `fields` are the names of columns of the data frame, by the names of fields.
+    """
     found = [batch for batch in batches if batch.num_rows]
     if not found:
         width = len(features.selected) if features.kind == COLUMNS else 0
         return Rows(np.empty((0, width)), {})
     table = pa.Table.from_batches(found)
-    given = {name: _field(name, table.column(name)) for name in fields}
+    given = {
+        name: _field(f"column {own!r} ({name})", own, table.column(name))
+        for name, own in fields.items()
+    }
     columns = [table.column(name) for name in features.selected]
     if features.kind == COLUMNS:
         return Rows(pa.table(columns, names=list(features.names or ())), given)
@@ -115,21 +121,22 @@ def _lists(column: pa.ChunkedArray) -> Lists:
     return Lists(np.concatenate(values), np.concatenate(lengths).astype(np.int64))
 
 
-def _field(name: str, column: pa.ChunkedArray) -> npt.NDArray[Any]:
+def _field(what: str, name: str, column: pa.ChunkedArray) -> npt.NDArray[Any]:
     """Return the values of a field, (rows,) or (rows, outputs)."""
     if pa.types.is_list(column.type):
         lists = _lists(column)
         if (lists.lengths != lists.lengths[0]).any():
             raise DataError(
-                f"the arrays of the column of {name} have different lengths; give one "
-                "number for each output",
+                f"the arrays of the {what} have different lengths; give one number for "
+                "each output",
                 code=ErrorCode.META_INFO_SIZE_MISMATCH,
+                column=name,
             )
         return lists.values.reshape(len(lists.lengths), -1)
     if column.null_count and not pa.types.is_floating(column.type):
         raise DataError(
-            f"the column of {name} has {column.null_count} nulls in this partition; "
-            "drop these rows, or fill them",
+            f"the {what} has {column.null_count} nulls; drop these rows, or fill them",
             code=ErrorCode.META_INFO_NOT_FINITE,
+            column=name,
         )
     return np.asarray(column.to_numpy())

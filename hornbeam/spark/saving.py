@@ -7,11 +7,14 @@ one row.
 from __future__ import annotations
 
 import base64
+import os
+import shutil
 from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
 from pyspark import cloudpickle
+from pyspark.errors import PySparkRuntimeError
 from pyspark.ml.util import (
     DefaultParamsReader,
     DefaultParamsWriter,
@@ -19,9 +22,8 @@ from pyspark.ml.util import (
     MLWriter,
 )
 
-from hornbeam.errors import ErrorCode, ModelFileError
+from hornbeam.errors import ClusterError, ErrorCode, ModelFileError
 from hornbeam.spark.params import SparkParams
-from hornbeam.spark.session import session_of
 from hornbeam.spark.stage import connections
 
 __all__ = ["Reader", "Writer"]
@@ -52,15 +54,13 @@ class Writer(MLWriter):
             if param.name not in _APART
         }
         more: dict[str, Any] = {}
-        callbacks, coll_cfg = (
-            instance.given(instance.getParam(n)) for n in _APART[::2]
-        )
+        callbacks, coll_cfg = instance.given("callbacks"), instance.given("coll_cfg")
         if callbacks is not None:
             pickled = cloudpickle.dumps(callbacks)
             more["callbacks"] = base64.b64encode(pickled).decode()
         if coll_cfg is not None:
             more["coll_cfg"] = connections(coll_cfg)
-        more["has_xgb_model"] = instance.given(instance.xgb_model) is not None
+        more["has_xgb_model"] = instance.given("xgb_model") is not None
         summary = getattr(instance, "training_summary", None)
         if summary is not None:
             more["training_summary"] = asdict(summary)
@@ -68,7 +68,7 @@ class Writer(MLWriter):
             instance, path, spark, extraMetadata=more, paramMap=given
         )
         boosters = {
-            "xgb_model": instance.given(instance.xgb_model),
+            "xgb_model": instance.given("xgb_model"),
             "model": getattr(instance, "_booster", None),
         }
         for name, booster in boosters.items():
@@ -93,7 +93,7 @@ class Reader(MLReader[Any]):
 
     def load(self, path: str) -> Any:
         """Return what was written to this folder."""
-        spark = session_of(self)
+        spark = _session_of(self)
         metadata = DefaultParamsReader.loadMetadata(path, spark)
         found = metadata["class"].rpartition(".")[2]
         if found != self._kind.__name__:
@@ -106,9 +106,9 @@ class Reader(MLReader[Any]):
         DefaultParamsReader.getAndSetParams(instance, metadata)
         if "callbacks" in metadata:
             pickled = base64.b64decode(metadata["callbacks"])
-            instance.set(instance.callbacks, cloudpickle.loads(pickled))
+            instance.set(instance.getParam("callbacks"), cloudpickle.loads(pickled))
         if "coll_cfg" in metadata:
-            instance.set(instance.coll_cfg, metadata["coll_cfg"])
+            instance.set(instance.getParam("coll_cfg"), metadata["coll_cfg"])
         library = import_module(instance.library)
 
         def booster(name: str) -> Any:
@@ -116,7 +116,25 @@ class Reader(MLReader[Any]):
             return library.Booster(model_file=bytearray(row["booster"]))
 
         if metadata["has_xgb_model"]:
-            instance.set(instance.xgb_model, booster("xgb_model"))
+            instance.set(instance.getParam("xgb_model"), booster("xgb_model"))
         if hasattr(instance, "_booster"):
             instance._fill(booster("model"), metadata.get("training_summary"))
         return instance
+
+
+def _session_of(reader: MLReader[Any]) -> Any:
+    """Return the session that reads; raise a `ClusterError` if there is no Java."""
+    try:
+        return reader.sparkSession
+    except PySparkRuntimeError as error:
+        home = os.environ.get("JAVA_HOME")
+        found = shutil.which("java") or (home and shutil.which(f"{home}/bin/java"))
+        if found:
+            raise
+        raise ClusterError(
+            "Spark cannot start, since there is no Java: neither java on the PATH nor "
+            f"JAVA_HOME ({home!r}) has it; install Java 17 or 21, such as Debian's "
+            "openjdk-17-jre-headless, or read the model without Spark: it is in the "
+            "column booster of the Parquet file model",
+            code=ErrorCode.JAVA_MISSING,
+        ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 import re
 import time
 from collections import defaultdict
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -17,14 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import rand
 
-from hornbeam import errors
-from hornbeam.errors import (
-    ClusterError,
-    DataError,
-    ErrorCode,
-    HornbeamError,
-    ParameterError,
-)
+from hornbeam.distributed.group import error_of_workers
+from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.spark.coordinator import Coordinator
 from hornbeam.spark.task import RESULT_SCHEMA, Task, run_task
 
@@ -104,7 +99,7 @@ def _partitions_of_shuffle(dataset: DataFrame) -> int | None:
 
 
 def run_stage(
-    dataset: DataFrame, task: Task, coll: Mapping[str, Any], name: str
+    dataset: DataFrame, task: Task, coll: Mapping[str, Any], name: str, on_driver: bool
 ) -> dict[str, bytes]:
     """Run a task in each partition; return the results by kind.
 
@@ -113,32 +108,34 @@ def run_stage(
     dataset
         The selected columns, in partitions for the workers.
     task
-        Without the address of the coordinator, which the stage adds if `task` has
-        checkpoints.
+        Without the address of the coordinator.
     coll
         The settings of connections.
     name
         Of the estimator, for Spark's pages.
+    on_driver
+        Whether the driver has the coordinator.
     """
     spark = dataset.sparkSession
     _check_slots(spark, task.num_workers)
     host = coll["tracker_host_ip"] or str(spark.conf.get("spark.driver.host"))
-    with_driver = task.coordinator is not None
-    coordinator: Any = nullcontext()
-    if with_driver:
+    coordinator = None
+    if on_driver:
         coordinator = Coordinator(host, coll["tracker_port"], coll["tracker_timeout"])
         task = replace(task, coordinator=coordinator.address)
     rounds, workers = task.num_boost_round, task.num_workers
     text = f"{name}: train {rounds} rounds on {workers} workers"
-    with coordinator, _described(spark, text):
+    with coordinator or nullcontext(), _described(spark, text):
+        # Spark tries only barrier stages again whose results go through a shuffle.
+        stage = dataset.mapInArrow(partial(run_task, task), RESULT_SCHEMA, barrier=True)
         try:
-            cells = _collect(dataset, task)
+            cells = stage.repartition(1).collect()
         except (PySparkException, Py4JJavaError) as error:
-            raise _failed(error, coordinator if with_driver else None) from error
+            raise _failed(error, coordinator) from error
     results: dict[str, bytes] = defaultdict(bytes)
-    raised = [json.loads(cell.data) for cell in cells if cell.kind == "error"]
+    raised = [pickle.loads(cell.data) for cell in cells if cell.kind == "error"]
     if raised:
-        raise _first_of(raised)
+        raise error_of_workers(dict(sorted(raised, key=itemgetter(0))))
     if not cells:  # Spark has no partitions for a table that it knows to be empty
         raise DataError(
             "the data frame has no rows to learn from; at least one must be there",
@@ -147,15 +144,6 @@ def run_stage(
     for cell in cells:
         results[cell.kind] += bytes(cell.data)
     return results
-
-
-def _collect(dataset: DataFrame, task: Task) -> list[Any]:
-    """Return the results of the tasks.
-
-    Spark tries only barrier stages again whose results go through a shuffle.
-    """
-    stage = dataset.mapInArrow(partial(run_task, task), RESULT_SCHEMA, barrier=True)
-    return stage.repartition(1).collect()
 
 
 @contextmanager
@@ -197,25 +185,6 @@ def _patience(spark: SparkSession) -> float:
         float(text[:-1])
         if text[:-1].isdigit() and text.endswith("s")
         else (_REGISTERED_TIMEOUT)
-    )
-
-
-def _first_of(raised: list[dict[str, Any]]) -> Exception:
-    """Return the error that the tasks report, from the one where it occurred."""
-    own = [facts for facts in raised if facts["code"] != ErrorCode.GROUP_FAILED]
-    facts = (own or raised)[0]
-    text = f"{facts['text']} (in {facts['worker']})"
-    kind = getattr(errors, facts["type"], None)
-    if isinstance(kind, type) and issubclass(kind, HornbeamError):
-        return kind(text, code=ErrorCode(facts["code"]), worker=facts["worker"])
-    if facts["code"] is not None:  # of XGBoost's names
-        return HornbeamError(
-            text, code=ErrorCode(facts["code"]), worker=facts["worker"]
-        )
-    return ClusterError(
-        f"{facts['type']} in {facts['worker']}: {facts['text']}\n{facts['traceback']}",
-        code=ErrorCode.CLUSTER_FAILURE,
-        worker=facts["worker"],
     )
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
-import tempfile
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,20 +22,15 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import BarrierTaskContext
 
-from hornbeam.distributed.group import Group, is_group_failure, join, leave
-from hornbeam.distributed.tracker import Tracker
-from hornbeam.errors import ClusterError, DataError, ErrorCode, HornbeamError
+from hornbeam.data.meta_info import MetaInfo
+from hornbeam.distributed.connection import Address
+from hornbeam.distributed.group import Group, is_group_failure, member
+from hornbeam.distributed.messages import sendable
+from hornbeam.distributed.run_state import KeepState, latest
+from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
-from hornbeam.spark.checkpoints import (
-    Checkpoints,
-    DriverCheckpoints,
-    Files,
-    KeptCheckPoint,
-    LocalCheckpoints,
-    newer,
-)
 from hornbeam.spark.columns import Features
-from hornbeam.spark.coordinator import Address, DriverLink
+from hornbeam.spark.meeting import Place, meet
 from hornbeam.spark.rows import Rows, no_rows, read_rows
 
 if TYPE_CHECKING:
@@ -70,7 +64,7 @@ class Task:
     run
         A random name of the training.
     features, fields
-        The columns of the batches.
+        The columns of the batches, those of fields with their names in the data frame.
     params, num_boost_round, options
         The arguments of `train`.
     matrix_options
@@ -91,7 +85,7 @@ class Task:
     coordinator: Address | None
     run: str
     features: Features
-    fields: tuple[str, ...]
+    fields: Mapping[str, str]
     params: Mapping[str, Any]
     num_boost_round: int
     options: Mapping[str, Any]
@@ -113,7 +107,7 @@ class Result:
     kind
         ``"model"``, ``"history"`` or ``"error"``.
     data
-        The bytes of the model, or JSON.
+        The bytes of the model, JSON, or a pickled pair of the worker and its error.
     """
 
     kind: str
@@ -140,22 +134,22 @@ def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     number = context.partitionId()
     host = context.getTaskInfos()[number].address.rpartition(":")[0]
     worker = f"task {number} ({host}, process {os.getpid()})"
-    with ThreadPoolExecutor(1) as thread:
+    meeting = meet(context, task.num_workers, task.coordinator, task.run, task.timeout)
+    with ExitStack() as stack, ThreadPoolExecutor(1) as thread:
         # An exchange takes a second: meanwhile rows are read.
-        meeting = thread.submit(_meet, task, context)
+        entered = thread.submit(stack.enter_context, meeting)
         read = _attempt(lambda: read_rows(batches, task.features, task.fields))
-        with meeting.result() as place:
-            try:
-                for result in _train(task, place, read, context.cpus()):
-                    yield from result.batches()
-            except Exception as error:
-                leave(error)
-                if _is_loss(error):
-                    raise
-                context.barrier()  # all tasks end with results, or none does
-                yield from _error(error, worker).batches()
-            finally:
-                leave()
+        place = entered.result()
+        try:
+            results = _train(task, place, read, context.cpus())
+        except Exception as error:
+            if _is_loss(error):
+                raise
+            context.barrier()  # all tasks end with results, or none does
+            failure = worker, sendable(error, worker)
+            results = [Result("error", pickle.dumps(failure))]
+        for result in results:
+            yield from result.batches()
 
 
 def _is_loss(error: Exception) -> bool:
@@ -167,158 +161,62 @@ def _is_loss(error: Exception) -> bool:
     return is_group_failure(error) and re.search(_LOSSES, str(error)) is not None
 
 
-def _attempt(compute: Callable[[], Rows]) -> Callable[[], Rows]:
-    """Return a function that returns the result, or raises the error."""
+def _attempt(compute: Callable[[], Rows]) -> Future[Rows]:
+    """Return a future with the result, or the error."""
+    found: Future[Rows] = Future()
     try:
-        rows = compute()
+        found.set_result(compute())
     except Exception as error:
-        caught = error
-
-        def fail() -> Rows:
-            raise caught
-
-        return fail
-    return lambda: rows
-
-
-def _error(error: Exception, worker: str) -> Result:
-    """Return an error as the driver raises it."""
-    facts = {
-        "type": type(error).__name__,
-        "text": str(error),
-        "code": error.code if isinstance(error, HornbeamError) else None,
-        "worker": worker,
-    }
-    if isinstance(error, HornbeamError):
-        facts["worker"] = error.details.get("worker", worker)
-    else:
-        facts["traceback"] = "".join(traceback.format_exception(error))
-    return Result("error", json.dumps(facts).encode())
-
-
-# The meeting of the tasks of an attempt
-
-
-class _Place:
-    """What a task knows once all have met: a context manager.
-
-    Attributes
-    ----------
-    tracker
-        The address of the tracker of this attempt.
-    name
-        Of the task, in the order of ranks.
-    checkpoints
-        That the task knows of.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        tracker: Address,
-        checkpoints: Checkpoints,
-        link: DriverLink | None,
-        own_tracker: Tracker | None,
-    ) -> None:
-        self.name, self.tracker, self.checkpoints = name, tracker, checkpoints
-        self._link, self._own_tracker = link, own_tracker
-
-    def __enter__(self) -> _Place:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._link is not None:
-            self._link.close()
-        if self._own_tracker is not None:
-            self._own_tracker.wait(10.0)
-            self._own_tracker.close("the training has ended")
-
-
-def _meet(task: Task, context: BarrierTaskContext) -> _Place:
-    """Exchange the address of the tracker with the tasks of this attempt."""
-    infos = context.getTaskInfos()
-    if len(infos) < task.num_workers:
-        # A task was lost after others had ended, and Spark repeats those that are
-        # missing, which would wait for the others. An error repeats all.
-        raise ClusterError(
-            f"Spark runs {len(infos)} of {task.num_workers} tasks; training needs all",
-            code=ErrorCode.WORKERS_LOST,
-        )
-    link = own_tracker = address = None
-    latest: Files = {}
-    if context.partitionId() == 0:
-        if task.coordinator is not None:
-            link = DriverLink(task.coordinator)
-            address, latest = link.begin(len(infos))
-        else:
-            host = infos[0].address.rpartition(":")[0]
-            own_tracker = Tracker(
-                len(infos), host, by_task=True, timeout=task.timeout or 0
-            )
-            own_tracker.start()
-            address = Address(own_tracker.host, own_tracker.port, own_tracker.token)
-    message = ""
-    if address is not None:
-        message = json.dumps([address.host, address.port, address.token])
-    found = context.allGather(message)
-    name = f"{context.partitionId():06d}"
-    checkpoints: Checkpoints = DriverCheckpoints(link, latest)
-    if task.coordinator is None:
-        checkpoints = LocalCheckpoints(task.run, name)
-    return _Place(name, Address(*json.loads(found[0])), checkpoints, link, own_tracker)
+        found.set_exception(error)
+    return found
 
 
 # Training
 
 
 def _train(
-    task: Task, place: _Place, read: Callable[[], Rows], n_threads: int
+    task: Task, place: Place, read: Future[Rows], n_threads: int
 ) -> list[Result]:
     """Return the results of the task: in the first one the model and the metrics."""
     library = import_module(task.library)
-    tracker = place.tracker
-    group = join(
-        tracker.host,
-        tracker.port,
-        tracker.token,
-        task=place.name,
-        retries=task.retries,
-        timeout=task.timeout,
-    )
-    rows, params = _shared(task, group, read)
-    dtrain, dvalid = _matrices(task, library, rows, params)
-    evals = [(dvalid, "validation")] if dvalid is not None else []
-    if task.evaluates_training:
-        evals.insert(0, (dtrain, "training"))
     history: EvalsLog = {}
-    with tempfile.TemporaryDirectory(prefix="hornbeam-") as folder:
+    own = {"task": place.name, "retries": task.retries, "timeout": task.timeout}
+    with member(*place.tracker, **own) as group:
+        rows, params = _shared(task, group, read)
+        dtrain, dvalid = _matrices(task, library, rows, params)
+        evals = [(dvalid, "validation")] if dvalid is not None else []
+        if task.evaluates_training:
+            evals.insert(0, (dtrain, "training"))
+        callbacks = list(task.options.get("callbacks") or ())
+        if task.checkpoint_interval > 0:
+            start = group.combine("checkpoint", lambda: place.start, latest)
+            callbacks.append(KeepState(start, task.checkpoint_interval, place.keep))
         booster = library.train(
             {**params, "nthread": n_threads},
             dtrain,
             task.num_boost_round,
             evals=evals,
             evals_result=history,
-            **{
-                **task.options,
-                "callbacks": _callbacks(task, group, place, Path(folder)),
-            },
+            **{**task.options, "callbacks": callbacks},
         )
-    results = []
-    if group.rank == 0:
-        results.append(Result("history", json.dumps(history).encode()))
-        results.append(Result("model", bytes(booster.save_raw("ubj"))))
-    group.gather("end", lambda: None)  # an error before this is one of all tasks
-    place.checkpoints.remove()
-    return results
+        group.gather("end", lambda: None)  # an error before this is one of all tasks
+    place.forget()
+    if group.rank > 0:
+        return []
+    return [
+        Result("history", json.dumps(history).encode()),
+        Result("model", bytes(booster.save_raw("ubj"))),
+    ]
 
 
 def _shared(
-    task: Task, group: Group, read: Callable[[], Rows]
+    task: Task, group: Group, read: Future[Rows]
 ) -> tuple[Rows, dict[str, Any]]:
     """Return the rows, and the parameters, which may depend on those of all tasks."""
 
     def own() -> tuple[int, bytes, set[float], frozenset[str], str]:
-        rows = read()
+        rows = read.result()
+        _check_fields(rows, task.fields)
         labels = rows.fields.get("label", np.empty(0))
         found = np.unique(labels) if task.is_classifier else np.empty(0)
         if found.size > _MOST_CLASSES:
@@ -337,22 +235,36 @@ def _shared(
 
     def merge(a: Any, b: Any) -> Any:
         if a[0] and b[0] and a[0] != b[0]:
-            raise DataError(
-                f"the rows of {a[4]} have {a[0]} features, and those of {b[4]} have "
-                f"{b[0]}; give each row the same number",
-                code=ErrorCode.FEATURE_COUNT_MISMATCH,
+            raise task.features.uneven(
+                f"the rows of {a[4]} have {a[0]} numbers, and those of {b[4]} {b[0]}"
             )
         name = a[4] if a[0] else b[4]
         return max(a[0], b[0]), a[1] or b[1], a[2] | b[2], a[3] | b[3], name
 
     width, schema, classes, fields, _ = group.combine("describe rows", own, merge)
-    rows = read()
+    rows = read.result()
     if rows.shape[0] == 0:
         rows = no_rows(width, schema, fields)
     params = dict(task.params)
     if task.is_classifier:
         params |= _objective(params, classes)
     return rows, params
+
+
+def _check_fields(rows: Rows, columns: Mapping[str, str]) -> None:
+    """Raise a `DataError` that names the column if values cannot be those of a field.
+
+    Query groups are sorted later.
+    """
+    for name in rows.fields.keys() - {"qid", "validation", "row_key"}:
+        try:
+            MetaInfo(*rows.shape).set({name: rows.fields[name]}, whole=False)
+        except DataError as error:
+            raise DataError(
+                f"in the column {columns[name]!r} {error}",
+                code=error.code,
+                **error.details | {"column": columns[name]},
+            ) from error
 
 
 def _objective(params: Mapping[str, Any], classes: set[float]) -> dict[str, Any]:
@@ -440,20 +352,3 @@ def _create(task: Task, library: Any, rows: Rows) -> DMatrix:
         options["feature_names"] = list(task.features.names)
     matrix: DMatrix = library.DMatrix(rows.features, **rows.fields, **options)
     return matrix
-
-
-# Checkpoints
-
-
-def _callbacks(task: Task, group: Group, place: _Place, folder: Path) -> list[Any]:
-    """Return the callbacks of training, and one for checkpoints."""
-    given = list(task.options.get("callbacks") or ())
-    if task.checkpoint_interval == 0:
-        return given
-    files = group.combine("checkpoint", place.checkpoints.latest, newer)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    return [
-        *given,
-        KeptCheckPoint(folder, task.checkpoint_interval, place.checkpoints),
-    ]

@@ -23,11 +23,10 @@ from hornbeam.spark.estimators import (  # noqa: E402
     Classifier,
     ClassifierModel,
     Ranker,
-    RankerModel,
-    Regressor,
-    RegressorModel,
+    SparkEstimator,
+    SparkModel,
 )
-from hornbeam.spark.params import SparkParams, declare  # noqa: E402
+from hornbeam.spark.params import SparkParams, declare, of_learner  # noqa: E402
 from hornbeam.xgboost.collective import Config  # noqa: E402
 from hornbeam.xgboost.sklearn.parameters import XGBParameters  # noqa: E402
 
@@ -51,12 +50,13 @@ _PARAMETERS = tuple(
     for name in inspect.signature(XGBParameters.__init__).parameters
     if name not in _NO_PARAMETERS
 )
-_declared = declare(_PARAMETERS, "XGBoost's estimators")
 
 
+@declare(of_learner(_PARAMETERS, "XGBoost's estimators"))
 class _XGBParams(SparkParams):
     """What estimators and models have in common."""
 
+    learner_params = _PARAMETERS
     library = "hornbeam.xgboost"
     always_evaluates = True
 
@@ -67,7 +67,7 @@ class _XGBParams(SparkParams):
 
     def set_coll_cfg(self, value: Config) -> Self:
         """Set the settings of connections."""
-        self.set(self.coll_cfg, value)
+        self.set(self.getParam("coll_cfg"), value)
         return self
 
     def set_device(self, value: str) -> Self:
@@ -87,36 +87,30 @@ class _XGBParams(SparkParams):
         )
 
 
-@_declared
-class SparkXGBRegressorModel(_XGBParams, RegressorModel):
+class SparkXGBRegressorModel(_XGBParams, SparkModel):
     """The model of `SparkXGBRegressor`."""
 
 
-@_declared
-class SparkXGBRegressor(_XGBParams, Regressor):
+class SparkXGBRegressor(_XGBParams, SparkEstimator):
     """Gradient boosted trees for regression; see `hornbeam.spark.HornbeamRegressor`."""
 
     model_class = SparkXGBRegressorModel
 
 
-@_declared
 class SparkXGBClassifierModel(_XGBParams, ClassifierModel):
     """The model of `SparkXGBClassifier`."""
 
 
-@_declared
 class SparkXGBClassifier(_XGBParams, Classifier):
     """Gradient boosted trees for classes; see `hornbeam.spark.HornbeamClassifier`."""
 
     model_class = SparkXGBClassifierModel
 
 
-@_declared
-class SparkXGBRankerModel(_XGBParams, RankerModel):
+class SparkXGBRankerModel(_XGBParams, SparkModel):
     """The model of `SparkXGBRanker`."""
 
 
-@_declared
 class SparkXGBRanker(_XGBParams, Ranker):
     """LambdaMART for query groups; see `hornbeam.spark.HornbeamRanker`."""
 

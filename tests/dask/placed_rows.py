@@ -1,8 +1,7 @@
 """Actors with the rows of a matrix, placed on workers as for training."""
 
-from hornbeam.dask.cluster import DaskCluster
+from hornbeam.dask.cluster import DaskCluster, this_worker
 from hornbeam.dask.rpc import ReducingActor
-from hornbeam.dask.shard import this_worker
 from hornbeam.distributed.partition_rows import PartitionRows
 from hornbeam.distributed.transport import Share
 

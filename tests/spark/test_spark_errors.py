@@ -154,7 +154,8 @@ def test_rows(spark, frame):
 
     failing = HornbeamRegressor(label_col="y", callbacks=[Fails()], **options)
     with pytest.raises(
-        hornbeam.ClusterError, match=r"RuntimeError in .*callback fails"
+        hornbeam.ClusterError,
+        match=r"task [01] .* raised RuntimeError: this ca",
     ):
         failing.fit(frame)
 

@@ -12,9 +12,11 @@ from hornbeam.callbacks import TrainingCallback
 from hornbeam.callbacks.base import EvalsLog
 from hornbeam.dask.cluster import DaskCluster
 from hornbeam.dask.matrix import DaskDMatrix
-from hornbeam.dask.shard import DaskShard
-from hornbeam.distributed.cluster_booster import ClusterBooster, ClusterLearner
-from hornbeam.distributed.cluster_training import train_booster
+from hornbeam.distributed.cluster_booster import (
+    ClusterBooster,
+    ClusterLearner,
+    train_booster,
+)
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data
@@ -74,7 +76,7 @@ def train(
     booster = Booster(given)
     check_training_data(dtrain, evals, DaskDMatrix)
     resolved = booster.resolved(dtrain.n_targets)
-    cluster = DaskCluster(client, DaskShard)
+    cluster = DaskCluster(client)
     found = train_booster(
         cluster,
         _Booster(cluster, resolved, xgb_model),

@@ -1,0 +1,145 @@
+"""The meeting of the tasks of an attempt: they find each other, and the last state.
+
+The driver keeps the states of the first task. Where tasks cannot reach the driver, each
+of them keeps its own on the disk of its executor, since all have the whole model: the
+next attempt takes the latest that any of its tasks finds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pyspark import BarrierTaskContext
+
+from hornbeam.distributed.connection import Address, Connection, connect
+from hornbeam.distributed.run_state import RunState, latest
+from hornbeam.distributed.tracker import Tracker
+from hornbeam.errors import ClusterError, ErrorCode
+from hornbeam.files import replace_file
+
+__all__ = ["Place", "meet"]
+
+#: Seconds for a task to reach the driver.
+_TIMEOUT = 60.0
+#: Seconds for the tasks to leave the group, once the first one has.
+_LAST_WORDS = 10.0
+#: The folders of an executor, which Spark removes when it ends.
+_LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a task knows once all have met.
+
+    Attributes
+    ----------
+    name
+        Of the task, in the order of ranks.
+    tracker
+        The address of the tracker of this attempt.
+    start
+        The last state of the attempts before that this task finds.
+    keep
+        A function that keeps a state for the next attempt; None: another task does.
+    forget
+        Removes what was kept: the training is done.
+    """
+
+    name: str
+    tracker: Address
+    start: RunState | None
+    keep: Callable[[RunState], None] | None
+    forget: Callable[[], None]
+
+
+@contextmanager
+def meet(
+    context: BarrierTaskContext,
+    n_tasks: int,
+    coordinator: Address | None,
+    run: str,
+    timeout: float | None,
+) -> Iterator[Place]:
+    """Exchange the address of the tracker with the tasks of this attempt.
+
+    Parameters
+    ----------
+    context, n_tasks
+        Of this task, and the number of all.
+    coordinator
+        Of the driver; None: the first task has the tracker.
+    run
+        A random name of the training.
+    timeout
+        Seconds for all tasks to join such a tracker; None: no limit.
+    """
+    infos = context.getTaskInfos()
+    if len(infos) < n_tasks:
+        # A task was lost after others had ended, and Spark repeats those that are
+        # missing, which would wait for the others. An error repeats all.
+        raise ClusterError(
+            f"Spark runs {len(infos)} of {n_tasks} tasks; training needs all",
+            code=ErrorCode.WORKERS_LOST,
+        )
+    is_first, name = context.partitionId() == 0, f"{context.partitionId():06d}"
+    states = _StatesOnDisk(run, name)
+    address, start, keep = None, None, None
+    with ExitStack() as opened:
+        if coordinator is None:
+            start, keep = states.latest(), states.keep
+            if is_first:
+                host = infos[0].address.rpartition(":")[0]
+                tracker = Tracker(n_tasks, host, by_task=True, timeout=timeout or 0)
+                tracker.start()
+                address = tracker.address
+                opened.callback(tracker.close, "the training has ended")
+                opened.callback(tracker.wait, _LAST_WORDS)
+        elif is_first:
+            link = connect(*coordinator, _TIMEOUT)
+            opened.callback(link.close)
+            link.send(("begin", n_tasks))
+            address, start = link.receive()
+            keep = partial(_tell, link)
+        found = context.allGather(json.dumps(address))
+        yield Place(name, Address(*json.loads(found[0])), start, keep, states.remove)
+
+
+def _tell(link: Connection, state: RunState) -> None:
+    """Let the driver keep this state instead of the one before."""
+    link.send(("keep", state))
+
+
+class _StatesOnDisk:
+    """The states that the tasks of an executor keep.
+
+    Parameters
+    ----------
+    run
+        A random name of the training.
+    task
+        The name of the task.
+    """
+
+    def __init__(self, run: str, task: str) -> None:
+        folders = os.environ.get(_LOCAL_FOLDERS) or tempfile.gettempdir()
+        self._folder = Path(folders.split(",")[0], f"hornbeam-{run}")
+        self._own = self._folder / task
+
+    def latest(self) -> RunState | None:
+        files = self._folder.glob("[0-9]*")
+        return latest(*(pickle.loads(path.read_bytes()) for path in files))
+
+    def keep(self, state: RunState) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        replace_file(self._own, [pickle.dumps(state)])
+
+    def remove(self) -> None:
+        self._own.unlink(missing_ok=True)
