@@ -55,10 +55,10 @@ class Dask:
                     seen(actor.place, operation, args)
                 return super().sum(actors, operation, *args)
 
-            async def _call_one(self, actor, message, tree=None):
+            async def _call_one(self, tree, message):
                 packed = message if isinstance(message, bytes) else message.data
-                seen(actor.place, *loads(packed))
-                return await super()._call_one(actor, message, tree)
+                seen(tree.actor.place, *loads(packed))
+                return await super()._call_one(tree, message)
 
         self._monkeypatch.setattr(hornbeam.dask.training, "DaskCluster", Watched)
 
