@@ -32,9 +32,9 @@ _TASKS_PER_THREAD = 4
 #: that builds histograms, where threads share a node.
 _PARTITION_ROWS = 1 << 12
 _HISTOGRAM_CELLS = 1 << 13
-#: The least columns of a task where two threads share those of a node, and where more
-#: do: rows of so many columns are turned (see `histogram`).
-_LEAST_COLUMNS, _TURNED_COLUMNS = 6, 12
+#: The least columns of a task where threads share those of a node: so many are turned
+#: (see `histogram`), and so many if there would be fewer tasks than threads.
+_TURNED_COLUMNS, _LEAST_COLUMNS = 12, 6
 
 
 @inline
@@ -173,9 +173,9 @@ def plan_histograms(
             stop = min(part + part_rows, end)
             for block in range(blocks.size - 1):
                 columns = blocks[block + 1] - blocks[block]
-                most = max(
-                    columns // _TURNED_COLUMNS, min(columns // _LEAST_COLUMNS, 2)
-                )
+                most = columns // _TURNED_COLUMNS
+                if batch.size * most < n_threads:
+                    most = columns // _LEAST_COLUMNS
                 pieces = max(1, min((stop - part) * columns // task_cells, most))
                 for piece in range(pieces):
                     tasks[n_tasks, 0] = target
