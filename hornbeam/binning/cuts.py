@@ -223,7 +223,8 @@ def sort_column(
     counts as missing.
     """
     ordered, sorted_weights = sort_floats(values, weights, scratch)
-    n_present = int(np.searchsorted(ordered, np.nan))
+    # A NaN of the same dtype: for another NumPy converts the whole column.
+    n_present = int(np.searchsorted(ordered, ordered.dtype.type(np.nan)))
     has_missing = n_present < ordered.size
     ordered = ordered[:n_present]
     if sorted_weights is None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hornbeam.kernels.bin_blocks import TURNED_COLUMNS, TURNED_ROWS, turn_bins
 from hornbeam.kernels.jit import inline, kernel, overload
 from hornbeam.kernels.layout import ADD, BLOCK_ROWS, BYTE_BINS, PACK
-from hornbeam.kernels.sync import barrier, next_task, prefetch
+from hornbeam.kernels.sync import barrier, next_task_of_side, prefetch
 
 __all__ = [
     "BinColumns",
@@ -44,7 +44,7 @@ _BLOCK = 2048
 #: a cache.
 _GAP = 64
 #: With fewer rows or columns it is faster to add row by row.
-_FEWEST_ROWS, _FEWEST_COLUMNS = 512, TURNED_COLUMNS
+_FEWEST_ROWS, _FEWEST_COLUMNS = 512, 12
 #: Rows between two prefetches of rows of the next block.
 _STRETCH = np.uint64(64)
 _LOW_HALF = 0xFFFFFFFF
@@ -104,8 +104,8 @@ class HistogramBuffers(NamedTuple):
     sums
         (threads, packed bins of a task) int64: zeros in and out.
     bins
-        (threads, columns of a task, more than rows of a block) uint8: the bins of a
-        block of rows, by column.
+        (threads, columns of a task or more, more than rows of a block) uint8: the bins
+        of a block of rows, by column.
     gradients
         (threads, rows of a block) int64: their packed gradients.
     """
@@ -119,7 +119,7 @@ class HistogramBuffers(NamedTuple):
         """Return buffers for tasks of so many packed bins and columns."""
         return cls(
             np.zeros((threads, packed_bins), np.int64),
-            np.empty((threads, columns, _BLOCK + _GAP), np.uint8),
+            np.empty((threads, max(columns, TURNED_COLUMNS), _BLOCK + _GAP), np.uint8),
             np.empty((threads, _BLOCK), np.int64),
         )
 
@@ -305,10 +305,17 @@ def _add_by_column(
             single_sums[np.uint64(single_bins[i])] += values[i]
 
 
+@inline
+def _first_turned(columns, chosen):
+    """Return the first column that is turned, at the least 16 before the last."""
+    return min(chosen[0], np.uint64(columns.table.size - TURNED_COLUMNS))
+
+
 @kernel
 def _turn_block(columns, chosen, rows, packed, is_prefetched, by_column, values):
     """Write the bins of a block of rows by column, and their packed gradients."""
-    bins, first = columns.bins, chosen[0]
+    bins, first = columns.bins, _first_turned(columns, chosen)
+    n_turned = max(chosen.size, TURNED_COLUMNS)
     width, line = np.uint64(columns.table.size), np.uint64(_LINE_BYTES)
     done = rows.size if is_prefetched else 0
     for i in range(0, rows.size, TURNED_ROWS):
@@ -318,8 +325,8 @@ def _turn_block(columns, chosen, rows, packed, is_prefetched, by_column, values)
         done = max(done, ahead)
         # The last rows and columns overlap with those before them.
         begin = min(i, rows.size - TURNED_ROWS)
-        for j in range(0, chosen.size, TURNED_COLUMNS):
-            own = min(j, chosen.size - TURNED_COLUMNS)
+        for j in range(0, n_turned, TURNED_COLUMNS):
+            own = min(j, n_turned - TURNED_COLUMNS)
             column = first + np.uint64(own)
             turn_bins(bins, rows, begin, width, column, by_column, own)
         for k in range(np.uint64(begin), np.uint64(begin + TURNED_ROWS)):
@@ -336,7 +343,7 @@ def _add_turned(columns, chosen, rows, packed, starts, sums, by_column, values):
         _turn_block(columns, chosen, own, packed, begin > 0, by_column, values)
         _add_by_column(
             by_column,
-            chosen[0],
+            _first_turned(columns, chosen),
             0,
             values[: own.size],
             chosen,
@@ -349,12 +356,13 @@ def _add_turned(columns, chosen, rows, packed, starts, sums, by_column, values):
 
 
 @inline
-def _can_turn(chosen, rows):
+def _can_turn(columns, chosen, rows):
     """Return whether it is faster to turn bytes into columns."""
     span = chosen[chosen.size - 1] - chosen[0] + np.uint64(1)
     return (
         rows.size >= _FEWEST_ROWS
         and chosen.size >= _FEWEST_COLUMNS
+        and columns.table.size >= TURNED_COLUMNS
         and span == np.uint64(chosen.size)
     )
 
@@ -363,7 +371,7 @@ def _add_scattered(
     bins, columns, chosen, rows, packed, starts, sums, by_column, values
 ):
     """Add the packed gradients of rows, in any order, to `sums`."""
-    if bins.itemsize == 1 and _can_turn(chosen, rows):
+    if bins.itemsize == 1 and _can_turn(columns, chosen, rows):
         _add_turned(columns, chosen, rows, packed, starts, sums, by_column, values)
     else:
         _add_packed(bins, chosen, columns.table.size, rows, packed, starts, sums)
@@ -514,7 +522,7 @@ def build_histograms(
     table, histogram_bins = columns.table, columns.histogram_bins
     sums = buffers.sums[thread_id]
     by_column, values = buffers.bins[thread_id], buffers.gradients[thread_id]
-    task = next_task(sync, 0)
+    task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
     while task < tasks.shape[0]:
         slot, side, begin, end = (
             tasks[task, 0],
@@ -544,7 +552,7 @@ def build_histograms(
                     by_column,
                     values,
                 )
-            task = next_task(sync, 0)
+            task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
             continue
         if tasks[task, 6] != ADD:
             _clear(chosen, table, histogram_bins, gradients, hessians)
@@ -577,9 +585,9 @@ def build_histograms(
                     gradients,
                     hessians,
                 )
-        task = next_task(sync, 0)
+        task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
     barrier(sync, n_threads)
-    task = next_task(sync, 1)
+    task = next_task_of_side(sync, 1, thread_id, joins.shape[0])
     while task < joins.shape[0]:
         slot, low, high = joins[task, 0], joins[task, 1], joins[task, 2]
         begin, end = joins[task, 3], joins[task, 4]
@@ -589,7 +597,7 @@ def build_histograms(
                 other = slabs[slab - histograms.shape[0], part, begin:end]
                 for c in range(own.size):
                     own[c] += other[c]
-        task = next_task(sync, 1)
+        task = next_task_of_side(sync, 1, thread_id, joins.shape[0])
 
 
 @kernel

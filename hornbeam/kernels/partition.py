@@ -6,7 +6,12 @@ import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
-from hornbeam.kernels.sync import barrier, next_task, prefetch
+from hornbeam.kernels.sync import (
+    barrier,
+    next_task,
+    next_task_of_side,
+    prefetch,
+)
 
 __all__ = [
     "bring_home",
@@ -123,7 +128,7 @@ def partition_rows(
 
     The order of rows inside a node may depend on the tasks; integer sums do not.
     """
-    task = next_task(sync, 0)
+    task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
     while task < tasks.shape[0]:
         node = nodes[tasks[task, 0]]
         column = bins[node["column"]]
@@ -149,9 +154,9 @@ def partition_rows(
                     source, target, column, low, count, begin, end, left
                 )
         counts[task] = np.int64(left)
-        task = next_task(sync, 0)
+        task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
     barrier(sync, n_threads)
-    task = next_task(sync, 1)
+    task = next_task_of_side(sync, 1, thread_id, tasks.shape[0])
     while task < tasks.shape[0]:
         first, last_task = tasks[task, 3], tasks[task, 4]
         if last_task - first > 1:
@@ -169,7 +174,7 @@ def partition_rows(
             right_place = start + total + (begin - start - before)
             _copy(rows[1 - side, begin:middle], rows[side, left_place:])
             _copy(rows[1 - side, middle:end], rows[side, right_place:])
-        task = next_task(sync, 1)
+        task = next_task_of_side(sync, 1, thread_id, tasks.shape[0])
 
 
 @kernel
@@ -207,7 +212,7 @@ def mark_leaves(
     Where the rows of a split node have not been partitioned, because no split of the
     children was searched, each row gets the leaf of its child without being moved.
     """
-    task = next_task(sync, 0)
+    task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
     while task < tasks.shape[0]:
         own_rows = rows[tasks[task, 2], tasks[task, 3] : tasks[task, 4]]
         if tasks[task, 1] >= 0:
@@ -231,7 +236,7 @@ def mark_leaves(
                     row = np.uint64(own_rows[i])
                     goes_left = _ordered_left(column[row], low, count)
                     leaf_of[row] = left if goes_left else right
-        task = next_task(sync, 0)
+        task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
 
 
 @kernel

@@ -32,8 +32,9 @@ _TASKS_PER_THREAD = 4
 #: that builds histograms, where threads share a node.
 _PARTITION_ROWS = 1 << 12
 _HISTOGRAM_CELLS = 1 << 13
-#: The least columns of a task where threads share those of a node.
-_LEAST_COLUMNS = 6
+#: The least columns of a task where threads share those of a node: so many are turned
+#: (see `histogram`), and so many if there would be fewer tasks than threads.
+_TURNED_COLUMNS, _LEAST_COLUMNS = 12, 6
 
 
 @inline
@@ -42,6 +43,12 @@ def _share(total, n_threads, least):
     if n_threads == 1:
         return max(total, 1)
     return max(least, total // (_TASKS_PER_THREAD * n_threads) + 1)
+
+
+@inline
+def _divide_up(total, size):
+    """Return how many parts of `size` make up `total`, at least one."""
+    return max((total + size - 1) // size, 1)
 
 
 @inline
@@ -155,16 +162,20 @@ def plan_histograms(
         node = nodes[batch[i]]
         own_slab = slab
         begin, end = node["begin"], node["end"]
+        # Parts of equal size, not one of few rows at the end.
+        part_rows = _divide_up(end - begin, _divide_up(end - begin, chunk))
         part = begin
         while part < end or part == begin:
             target = slots[i]
             if part > begin:
                 target = slab
                 slab += 1
-            stop = min(part + chunk, end)
+            stop = min(part + part_rows, end)
             for block in range(blocks.size - 1):
                 columns = blocks[block + 1] - blocks[block]
-                most = columns // _LEAST_COLUMNS
+                most = columns // _TURNED_COLUMNS
+                if batch.size * most < n_threads:
+                    most = columns // _LEAST_COLUMNS
                 pieces = max(1, min((stop - part) * columns // task_cells, most))
                 for piece in range(pieces):
                     tasks[n_tasks, 0] = target
@@ -177,7 +188,7 @@ def plan_histograms(
                     if mode == PACK and end - begin > BLOCK_ROWS:
                         tasks[n_tasks, 6] = REPLACE
                     n_tasks += 1
-            part += chunk
+            part += part_rows
         if slab > own_slab:
             for cell in range(0, cells, join_bins):
                 joins[n_joins, 0] = slots[i]
@@ -270,12 +281,15 @@ def plan_partition(
         node = nodes[batch[i]]
         first = n_tasks
         begin = node["begin"]
+        size = node["end"] - begin
+        # The rows of a node with several tasks are moved twice.
+        own_chunk = chunk if 2 * n_threads * size > 3 * rows else max(size, 1)
         while begin < node["end"] or n_tasks == first:
             tasks[n_tasks, 0] = batch[i]
             tasks[n_tasks, 1] = begin
-            tasks[n_tasks, 2] = min(begin + chunk, node["end"])
+            tasks[n_tasks, 2] = min(begin + own_chunk, node["end"])
             tasks[n_tasks, 3] = first
-            begin += chunk
+            begin += own_chunk
             n_tasks += 1
         for task in range(first, n_tasks):
             tasks[task, 4] = n_tasks

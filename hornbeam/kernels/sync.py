@@ -17,6 +17,7 @@ __all__ = [
     "barrier",
     "is_stopped",
     "next_task",
+    "next_task_of_side",
     "prefetch",
     "restart_tasks",
     "sharers_for",
@@ -33,6 +34,10 @@ _FIRST_COUNTER = 24
 SYNC_SIZE = 48
 
 _SPINS_BEFORE_YIELD = 4000
+
+# A counter of tasks that are taken from both ends: those from the front in the low
+# half, those from the back in the high one.
+_LOW_HALF, _ONE_FROM_BACK = 0xFFFFFFFF, 1 << 32
 
 #: The least work for one more thread, in histogram bins of about half a nanosecond:
 #: waking a thread takes 30 to 90 microseconds.
@@ -82,6 +87,24 @@ def sharers_for(n_threads: int, cells: int, waiting: bool) -> int:
 def next_task(sync: np.ndarray, phase: int) -> int:
     """Return the index of the next task of this phase, from 0."""
     return atomic_add(sync, _FIRST_COUNTER + 8 * phase, 1)
+
+
+@kernel
+def next_task_of_side(sync: np.ndarray, phase: int, thread_id: int, count: int) -> int:
+    """Return the index of the next of `count` tasks, or `count` if none is left.
+
+    Threads of even ids take tasks from the front and those of odd ids from the back.
+    The tasks of the phases of a tree are in the order of the rows of their nodes, so
+    that a thread continues with rows and histograms that are in its caches.
+    """
+    side = thread_id & 1
+    taken = atomic_add(
+        sync, _FIRST_COUNTER + 8 * phase, _ONE_FROM_BACK if side == 1 else 1
+    )
+    front, back = taken & _LOW_HALF, taken >> 32
+    if front + back >= count:
+        return count
+    return count - 1 - back if side == 1 else front
 
 
 @kernel

@@ -53,7 +53,7 @@ from hornbeam.kernels.split import (
 from hornbeam.kernels.sync import (
     barrier,
     is_stopped,
-    next_task,
+    next_task_of_side,
     restart_tasks,
     sharers_for,
 )
@@ -626,15 +626,17 @@ def _search_nodes(
     """Subtract smaller siblings from their parents, then search the best splits."""
     state = tables.state
     shares = (pool.histograms.shape[2] + JOIN_BINS - 1) // JOIN_BINS
-    task = next_task(sync, 0)
-    while task < state[N_SUBTRACTED] * shares:
+    count = state[N_SUBTRACTED] * shares
+    task = next_task_of_side(sync, 0, thread_id, count)
+    while task < count:
         _subtract(task, rows, pool, tables, rules, buffers)
-        task = next_task(sync, 0)
+        task = next_task_of_side(sync, 0, thread_id, count)
     barrier(sync, n_threads)
-    task = next_task(sync, 1)
-    while task < state[N_SEARCHED] * buffers.found.shape[1]:
+    count = state[N_SEARCHED] * buffers.found.shape[1]
+    task = next_task_of_side(sync, 1, thread_id, count)
+    while task < count:
         _search(task, thread_id, rows, pool, features, rules, limits, tables, buffers)
-        task = next_task(sync, 1)
+        task = next_task_of_side(sync, 1, thread_id, count)
 
 
 @kernel

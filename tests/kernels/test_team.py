@@ -24,6 +24,7 @@ from hornbeam.kernels.sync import (
     atomic_add,
     barrier,
     next_task,
+    next_task_of_side,
     prefetch,
     sharers_for,
     threads_for,
@@ -55,6 +56,17 @@ def work(member, n_threads, sync, done):
                     done[phase, task] += 1
             task = next_task(sync, phase)
         barrier(sync, n_threads)
+
+
+@njit(nogil=True)
+def work_from_sides(member, n_threads, sync, done, first):
+    """Run the tasks of a phase; write the first one of each thread."""
+    count = done.size
+    task = next_task_of_side(sync, 0, member, count)
+    first[member] = task
+    while task < count:
+        done[task] += 1
+        task = next_task_of_side(sync, 0, member, count)
 
 
 def check(team, n_threads, tasks=200):
@@ -279,3 +291,24 @@ def test_the_words_of_a_team():
     ask_to_stop(sync)
     if COMPILED:
         barrier(sync, 2)  # no other thread arrives, and none is waited for
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+def test_threads_of_odd_ids_take_tasks_from_the_back(count):
+    sync = np.zeros(SYNC_SIZE, np.int64)
+    taken = [next_task_of_side(sync, 1, thread, count) for thread in (0, 1, 3, 2)]
+    expected = [0, count - 1, count - 2, 1]
+    for i, task in enumerate(taken):
+        assert task == (expected[i] if i < count else count)
+    rest = [next_task_of_side(sync, 1, 1, count) for _ in range(count + 1)]
+    assert sorted({*taken, *rest} - {count}) == list(range(count))
+    assert rest[-1] == count
+
+
+@needs_compiler
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
+def test_each_task_of_two_sides_is_run_once(n_threads):
+    done, first = np.zeros(5_000, np.int64), np.zeros(n_threads, np.int64)
+    with lease(n_threads) as team:
+        team.run(work_from_sides, n_threads, done, first)
+    assert (done == 1).all()
