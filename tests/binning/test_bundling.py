@@ -12,7 +12,7 @@ from hornbeam.binning.layout import DenseBins, SparseBins
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.kernels.jit import COMPILED
 
-N_ROWS = 3000 if COMPILED else 100
+N_ROWS = 3000 if COMPILED else 200
 
 
 def one_of_each(rows=N_ROWS, groups=(4, 9, 2), seed=0, values=1):
