@@ -34,6 +34,7 @@ LAYERS = [
     ["kernels.compiler", "kernels.native"],
     ["kernels.lowering", "kernels.sources"],
     ["params"],
+    ["parameter_names"],
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy", "log"],
     ["system"],
@@ -228,6 +229,7 @@ LATE = {
         "external_memory.folders",
     },
     "data.quantile_dmatrix": {"binning.external_build"},
+    "params": {"parameter_names"},
     "training": {"kernels.ahead"},
 }
 
