@@ -8,11 +8,13 @@ BENCH_INSTALLED := $(VENV)/.installed-bench
 DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
 CORES ?= $(shell nproc)
-# One more than cores: tests wait for processes and clusters.
+# One more than cores: tests wait for processes and clusters. Slow ones wait longer.
 WORKERS ?= $(shell expr $(CORES) + 1)
+SLOW_WORKERS ?= $(shell expr $(CORES) + 2)
 # A file's tests stay together: they share clusters and data.
 ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
-MANY := --hypothesis-profile=many
+# How many examples hypothesis draws in slow tests; see tests/profiles.py.
+EXAMPLES := some
 ALONE = $(shell grep -rl mark.alone --include=test_*.py tests)
 # What the tests of a binary wheel need; nothing of it requires Numba.
 WHEEL_FOLDER := $(CURDIR)/build/test-wheel
@@ -25,10 +27,10 @@ WHEEL_PACKAGES := cloudpickle hypothesis lightgbm onnxruntime pypi-simple pytest
 WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py data \
 	distributed external_memory features forest growth metrics objectives properties \
 	sklearn) $(wildcard tests/explain/test_*.py tests/xgboost/test_drop_in_*.py)
-# Left out are tests of the pages, of sources and of compiling. Others that compile are
-# marked jit.
-WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py docs.py \
-	parameter_page.py site.py),$(wildcard tests/test_*.py))
+# Left out are tests of the pages, of sources and of compiling, and digests, which are
+# compared for each level of the processor. Others that compile are marked jit.
+WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py digests.py \
+	docs.py parameter_names.py site.py),$(wildcard tests/test_*.py))
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -88,15 +90,18 @@ test: $(INSTALLED)  ## run the tests in WORKERS processes (minutes)
 	$(PYTEST) --quiet -m "alone and not slow" $(ALONE)
 
 .PHONY: test-slow
-test-slow: $(INSTALLED)  ## run the slow tests, and properties with many examples
+test-slow: $(INSTALLED)  ## run the slow tests, and properties with more examples
 	-@$(MAKE) --no-print-directory java
-	$(PYTEST) --quiet $(ON_ALL_CORES) $(MANY) -m "(slow or hypothesis) and not alone"
-	$(PYTEST) --quiet --numprocesses $(CORES) --dist load -m "slow and strikes" \
+	$(PYTEST) --quiet --numprocesses $(SLOW_WORKERS) --dist loadfile \
+		--hypothesis-profile=$(EXAMPLES) -m "(slow or hypothesis) and not alone"
+	$(PYTEST) --quiet --numprocesses $(WORKERS) --dist load -m "slow and strikes" \
 		tests/dask tests/distributed
 	$(PYTEST) --quiet -m "slow and alone and not strikes" tests/dask $(ALONE)
 
 .PHONY: test-all
-test-all: test test-slow pure  ## run every test, with many examples (long)
+test-all: EXAMPLES := many
+test-all: export WHOLE_TABLE := 1
+test-all: test test-slow pure  ## run every test, whole tables, and many examples (long)
 
 .PHONY: wheel
 wheel: $(INSTALLED)  ## build dist/: the wheel with compiled kernels, that without, the sdist
@@ -126,10 +131,9 @@ test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 		"$$(ls dist/*manylinux*.whl)[$(WHEEL_EXTRAS)]" $(WHEEL_PACKAGES)
 	! $(WHEEL_BIN)/python -c 'import numba' 2>/dev/null
 	cp -r tests docs examples *.md pyproject.toml $(WHEEL_FOLDER)  # and no sources
-	cd $(WHEEL_FOLDER) && for level in v2 v3 v4; do \
-		HORNBEAM_KERNELS=native HORNBEAM_CPU_LEVEL=$$level \
-			$(WHEEL_BIN)/python tests/digests.py || exit 1; \
-	done
+	cd $(WHEEL_FOLDER) && printf '%s\n' v2 v3 v4 | HORNBEAM_KERNELS=native \
+		xargs -P $(CORES) -I LEVEL env HORNBEAM_CPU_LEVEL=LEVEL \
+		$(WHEEL_BIN)/python tests/digests.py
 	cd $(WHEEL_FOLDER) && HORNBEAM_KERNELS=native $(WHEEL_BIN)/pytest --quiet \
 		$(ON_ALL_CORES) $(WHEEL_TESTS) -m "not slow and not alone and not jit"
 
@@ -147,9 +151,9 @@ imports: $(INSTALLED)  ## check that every import goes in the one direction
 
 .PHONY: pure
 pure: $(INSTALLED)  ## run the kernels as plain Python: their tests, and all digests
-	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet $(ON_ALL_CORES) tests/kernels tests/binning \
-		tests/backends --ignore-glob='*/test_opencl_*' tests/metrics \
-		tests/test_digests.py
+	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet --numprocesses $(CORES) --dist worksteal \
+		tests/kernels tests/binning tests/backends --ignore-glob='*/test_opencl_*' \
+		tests/metrics tests/test_digests.py
 
 .PHONY: pages
 pages: $(INSTALLED)  ## write anew what the examples of the documentation print and draw

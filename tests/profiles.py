@@ -1,4 +1,7 @@
-"""How many examples hypothesis draws: few in `make test`, many in `make test-slow`."""
+"""How many examples hypothesis draws.
+
+Few in `make test`, some in `make test-slow`, many in `make test-all`.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,16 @@ from hypothesis import settings
 # results depend on the code only; `pytest --hypothesis-profile=searching` draws new
 # examples.
 settings.register_profile("few", deadline=None, derandomize=True, max_examples=15)
+settings.register_profile("some", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("many", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("searching", deadline=None, max_examples=100)
 settings.load_profile("few")
 
 
 def examples(number: int, **others: Any) -> settings:
-    """Return settings for so many examples, of which the profile "few" draws 15 %.
+    """Return settings for so many examples, of which "few" draws 15 % and "some" 40 %.
 
-    A test without them draws 100, or 15.
+    A test without them draws 100, 15 or 40.
     """
     share = settings.default.max_examples / 100
     return settings(max_examples=max(3, round(share * number)), **others)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from hornbeam.backends.opencl.devices import Device, Options, find_devices, opencl
 
-__all__ = ["HALVES", "NAME", "SHAPES", "device_of", "needs_two"]
+__all__ = ["HALVES", "NAME", "SHAPES", "device_of", "needs_two", "shapes_with"]
 
 pytest.importorskip("pyopencl")
 pytest.importorskip("pocl_binary_distribution")  # for Linux on x86-64 only
@@ -30,6 +32,25 @@ SHAPES = {
         for bits in (32, 64)
     },
 }
+
+
+def shapes_with(kinds: Sequence[str]) -> list[tuple[str, str]]:
+    """Return ways of compiling beside kinds of trees, but for "one item".
+
+    Each kind is beside all sizes of groups, whose atomics of 32 and of 64 bits take
+    turns, so that each of them is beside half of the kinds. With WHOLE_TABLE=1 in the
+    environment all are beside each other.
+    """
+    is_whole = bool(os.environ.get("WHOLE_TABLE"))
+    ways = {name: options for name, options in SHAPES.items() if name != "one item"}
+    return [
+        (name, kind)
+        for place, kind in enumerate(kinds)
+        for name, options in ways.items()
+        if is_whole
+        or options.group_size == 1
+        or (options.group_size.bit_length() + place) % 2 == options.long_atomics
+    ]
 
 
 def device_of(options: Options) -> Device:

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from parts import KINDS, N_ROWS, grow
+from parts import KINDS, N_ROWS, grow, grow_in_memory
 
 from hornbeam.backends.external import ExternalRows
 from hornbeam.backends.memory_plan import MemoryPlan
@@ -55,7 +55,7 @@ def external_rows(
 def test_trees_and_margins_equal_those_of_rows_in_memory(tmp_path, kind, on_disk):
     budget = MemoryPlan(None, None, 0, frozenset(on_disk), keeps_packed=not on_disk)
     rows = partial(external_rows, tmp_path, budget)
-    assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
+    assert grow(rows, **KINDS[kind]) == grow_in_memory(kind)
 
 
 @pytest.mark.parametrize("on_disk", STATE)
@@ -68,7 +68,7 @@ def test_any_part_of_the_state_and_of_the_blocks_can_be_in_memory(
     )
     rows = partial(external_rows, tmp_path, budget)
     for kind in ("sampled", "weighted"):
-        assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
+        assert grow(rows, **KINDS[kind]) == grow_in_memory(kind)
 
 
 @pytest.mark.parametrize("codec", ["raw", "nibble", "auto"])

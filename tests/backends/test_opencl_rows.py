@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from parts import KINDS, grow
-from pocl import SHAPES, device_of
+from parts import KINDS, grow, grow_in_memory
+from pocl import SHAPES, device_of, shapes_with
 
 import hornbeam
 from hornbeam.backends.opencl import bin_upload
@@ -28,13 +28,13 @@ def on_device(shape):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_on_a_device_give_the_same_trees(kind):
-    assert grow(on_device("one item"), **KINDS[kind]) == grow(**KINDS[kind])
+    assert grow(on_device("one item"), **KINDS[kind]) == grow_in_memory(kind)
 
 
 @pytest.mark.parametrize("kind", FEW)
 @pytest.mark.parametrize("shape", ["64 items, 32 bits"])
 def test_groups_of_work_items_give_the_same_trees(shape, kind):
-    assert grow(on_device(shape), **KINDS[kind]) == grow(**KINDS[kind])
+    assert grow(on_device(shape), **KINDS[kind]) == grow_in_memory(kind)
 
 
 @pytest.mark.parametrize("kind", ["by level", "columns", "fine", "rows counted"])
@@ -107,10 +107,9 @@ def test_the_host_waits_once_a_level(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "kind"), shapes_with([*KINDS]))
 def test_any_size_of_groups_gives_the_same_trees(shape, kind):
-    assert grow(on_device(shape), **KINDS[kind]) == grow(**KINDS[kind])
+    assert grow(on_device(shape), **KINDS[kind]) == grow_in_memory(kind)
 
 
 @pytest.mark.slow

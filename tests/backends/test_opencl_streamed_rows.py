@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from parts import KINDS, N_ROWS, grow
-from pocl import HALVES, NAME, SHAPES, device_of, needs_two
+from parts import KINDS, N_ROWS, grow, grow_in_memory
+from pocl import HALVES, NAME, SHAPES, device_of, needs_two, shapes_with
 from test_external_rows import UNLIMITED, external_rows
 
 import hornbeam
@@ -48,14 +49,14 @@ def smallest(folder, devices, **options):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_give_the_trees_of_rows_in_memory(tmp_path, kind):
-    assert grow(streamed(tmp_path), **KINDS[kind]) == grow(**KINDS[kind])
+    assert grow(streamed(tmp_path), **KINDS[kind]) == grow_in_memory(kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_may_be_on_the_host(tmp_path, kind):
     devices = smallest(tmp_path, [device_of(SHAPES["one item"])])
     rows = streamed(tmp_path, devices=devices)
-    assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
+    assert grow(rows, **KINDS[kind]) == grow_in_memory(kind)
 
 
 @needs_two
@@ -66,7 +67,7 @@ def test_gradients_may_be_on_the_host(tmp_path, kind):
 def test_two_devices_give_the_same_trees(tmp_path, kind, is_small):
     devices = smallest(tmp_path, HALVES) if is_small else HALVES
     rows = streamed(tmp_path, devices=devices)
-    assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
+    assert grow(rows, **KINDS[kind]) == grow_in_memory(kind)
 
 
 @needs_two
@@ -110,15 +111,22 @@ def test_blocks_may_be_kept_in_memory_of_the_host(tmp_path):
     assert grow(rows, **KINDS["sampled"]) == grow(**KINDS["sampled"])
 
 
+#: Gradients are on the device or on the host in turn; both with WHOLE_TABLE=1.
+PLACES = [
+    (shape, kind, is_small)
+    for number, (shape, kind) in enumerate(shapes_with([*KINDS]))
+    for is_small in (False, True)
+    if os.environ.get("WHOLE_TABLE") or (number + number // 12) % 2 == is_small
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("is_small", [False, True])
+@pytest.mark.parametrize(("shape", "kind", "is_small"), PLACES)
 def test_any_size_of_groups_gives_the_same_trees(tmp_path, shape, kind, is_small):
     devices = [device_of(SHAPES[shape])]
     devices = smallest(tmp_path, devices) if is_small else devices
     rows = streamed(tmp_path, devices=devices)
-    assert grow(rows, **KINDS[kind]) == grow(**KINDS[kind])
+    assert grow(rows, **KINDS[kind]) == grow_in_memory(kind)
 
 
 def test_uploads_reach_the_kernels_that_were_started_after_them():

@@ -12,7 +12,7 @@ import hornbeam
 from hornbeam.binning.dense import pack_features
 from hornbeam.kernels.jit import COMPILED
 
-N_ROWS = 3000 if COMPILED else 400
+N_ROWS = 3000 if COMPILED else 200
 
 
 @examples(60)

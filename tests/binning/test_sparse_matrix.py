@@ -30,9 +30,9 @@ def cells(rows=400, columns=30, share=0.05, seed=0, dtype=np.float64):
 def test_sparse_bins_equal_dense_bins(max_bin, weighted, dtype):
     dense, sparse = cells(dtype=dtype)
     weights = np.random.default_rng(1).integers(0, 3, 400) / 2 if weighted else None
+    expected = bin_table(as_table(dense), max_bin, weights)
     for matrix in (sparse, sparse.tocsc(), sparse.tocoo()):
         found = bin_table(as_table(matrix), max_bin, weights)
-        expected = bin_table(as_table(dense), max_bin, weights)
         assert isinstance(found, SparseMatrix) and isinstance(expected, DenseMatrix)
         for name in ("pointers", "values", "minimums"):
             np.testing.assert_array_equal(

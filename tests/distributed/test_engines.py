@@ -67,10 +67,9 @@ def of_group(n_workers, has_keys):
 @pytest.fixture(scope="module")
 def dask_clusters():
     distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, dashboard_address=":0"
-    )
-    with cluster, distributed.Client(cluster) as client:
+    from clusters import start_cluster
+
+    with start_cluster(3) as cluster, distributed.Client(cluster) as client:
         yield client
 
 

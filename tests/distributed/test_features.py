@@ -56,10 +56,9 @@ def test_groups_train_what_the_table_says(name):
 def client():
     """Two Dask workers."""
     distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=":0"
-    )
-    with cluster, distributed.Client(cluster) as client:
+    from clusters import start_cluster
+
+    with start_cluster(2) as cluster, distributed.Client(cluster) as client:
         yield client
 
 

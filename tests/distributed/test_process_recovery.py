@@ -1,9 +1,11 @@
 """Plain processes that die, stop, join or answer wrongly: the model is the same."""
 
 import os
+import time
 from functools import partial
 
 import pytest
+from command_line import start_process
 from recovery import (
     AT,
     PARTS,
@@ -17,6 +19,7 @@ from recovery import (
 
 from hornbeam.distributed.process_cluster import ProcessCluster
 from hornbeam.distributed.processes import ProcessDMatrix, train
+from hornbeam.distributed.worker_process import serve
 
 
 def read(number):
@@ -40,14 +43,31 @@ class Processes:
     restarts = False
 
     def __init__(self, n_workers):
-        self.cluster = Watched(n_workers)
+        self.cluster, self._started = Watched(), []
         self.processes = self.cluster.pids
+        self._start(n_workers)
+
+    def _start(self, n_workers):
+        """Fork workers from a process that has loaded kernels; wait until they join."""
+        address = self.cluster.host, self.cluster.port, self.cluster.token
+        new = [start_process(serve, *address, 1) for _ in range(n_workers)]
+        self._started += new
+        end = time.monotonic() + 60
+        while not {process.pid for process in new} <= {*self.processes().values()}:
+            assert time.monotonic() < end
+            time.sleep(0.01)
 
     def watch(self, seen):
         self.cluster.seen = seen
 
     def add(self):
-        self.cluster.start(1)
+        self._start(1)
+
+    def end(self):
+        self.cluster.end()
+        for process in self._started:
+            process.kill()
+            process.join()
 
     def matrix(self, parts):
         return ProcessDMatrix(self.cluster, [partial(read, k) for k in parts])
@@ -70,7 +90,7 @@ def engine():
 
     yield start
     for one in started:
-        one.cluster.end()
+        one.end()
 
 
 class TestProcesses(Recovery):

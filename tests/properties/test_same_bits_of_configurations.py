@@ -275,22 +275,22 @@ COUNTED = (
 
 
 @cache
-def rows_of(cells):
+def rows_of(cells, n_rows):
     rng = np.random.default_rng(0)
-    rows = rng.integers(50, size=(N_ROWS, N_COLUMNS)).astype(np.float32)
+    rows = rng.integers(50, size=(n_rows, N_COLUMNS)).astype(np.float32)
     if cells == "missing":
         rows[rng.random(rows.shape) < 0.2] = np.nan
     return rows
 
 
 @cache
-def labels_of(objective):
+def labels_of(objective, n_rows):
     """Return what a matrix takes beside its rows."""
     rng = np.random.default_rng(1)
-    rows = rows_of("filled")
+    rows = rows_of("filled", n_rows)
     numbers = rows[:, 0] / 10 + np.sin(rows[:, 1]) - rows[:, 5] / 20
-    numbers += rng.normal(size=N_ROWS) - 1.5
-    amounts, seen = np.exp(numbers / 4), rng.random(N_ROWS) < 0.6
+    numbers += rng.normal(size=n_rows) - 1.5
+    amounts, seen = np.exp(numbers / 4), rng.random(n_rows) < 0.6
     if objective == "survival:aft":
         upper = np.where(seen, 1.5 * amounts, np.inf)
         return {"label_lower_bound": amounts, "label_upper_bound": upper}
@@ -300,7 +300,7 @@ def labels_of(objective):
         grades = (
             numbers > 0 if objective == "rank:map" else np.digitize(numbers, [0, 1])
         )
-        return {"label": grades, "group": [30] * (N_ROWS // 30)}
+        return {"label": grades, "group": [30] * (n_rows // 30)}
     if objective.startswith(("multi:", "ordinal:")):
         return {"label": np.digitize(numbers, [0, 1])}
     if objective.startswith("binary:") or objective == "reg:logistic":
@@ -310,20 +310,20 @@ def labels_of(objective):
     return {"label": numbers}
 
 
-def matrix_of(configuration, params):
+def matrix_of(configuration, params, n_rows=N_ROWS):
     objective = configuration["objective"]
-    info = dict(labels_of(objective))
+    info = dict(labels_of(objective, n_rows))
     vectors = configuration["booster"] in ("vectors", "sketched")
     if vectors and create(Parameters.resolve(params)).many_targets:
         label = info["label"]
         info["label"] = np.stack([label, label[::-1], label], axis=1)
     if configuration["weights"] == "weighed":
-        size = len(info["group"]) if "group" in info else N_ROWS
+        size = len(info["group"]) if "group" in info else n_rows
         info["weight"] = np.random.default_rng(2).uniform(0.5, 2, size)
     types = ["q"] * N_COLUMNS
     if configuration["cells"] == "categories":
         types[5] = types[6] = "c"
-    rows = rows_of(configuration["cells"])
+    rows = rows_of(configuration["cells"], n_rows)
     return hornbeam.DMatrix(rows, feature_types=types, **info)
 
 
@@ -331,16 +331,16 @@ def train(params, data, rounds=ROUNDS, **arguments):
     return hornbeam.train(params, data, rounds, verbose_eval=False, **arguments)
 
 
-def assert_one_model(configuration, turns):
+def assert_one_model(configuration, turns, rounds=ROUNDS):
     """Train on each number of threads, and in two parts."""
     params = settings_of(configuration, turns)
     data = matrix_of(configuration, params)
     begun = None
     if configuration["booster"] == "updates":
         grown = settings_of(configuration | {"booster": "trees"}, turns)
-        begun = train(grown, data)
+        begun = train(grown, data, rounds)
     models = [
-        train({**params, "nthread": threads}, data, xgb_model=begun)
+        train({**params, "nthread": threads}, data, rounds, xgb_model=begun)
         for threads in THREADS
     ]
     digests = {model.digest() for model in models}
@@ -349,7 +349,7 @@ def assert_one_model(configuration, turns):
         trees = models[0].model.trees
         assert not trees or max(tree.n_leaves for tree in trees) > 2
         half = train({**params, "nthread": 2}, data, 1).save_raw()
-        digests.add(train(params, data, ROUNDS - 1, xgb_model=half).digest())
+        digests.add(train(params, data, rounds - 1, xgb_model=half).digest())
     assert len(digests) == 1, (params, digests)
 
 
@@ -372,7 +372,7 @@ def test_each_choice_is_one_model_on_any_threads(configuration, turns):
 def test_each_pair_of_choices_is_one_model_on_any_threads(objective):
     for configuration, turns in covering(strength=2):
         if configuration["objective"] == objective:
-            assert_one_model(configuration, turns)
+            assert_one_model(configuration, turns, rounds=2)
 
 
 @examples(6)
