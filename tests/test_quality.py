@@ -107,11 +107,11 @@ def test_linear_leaves_are_chosen_where_they_pay(levels):
     model = HornbeamRegressor().fit(X, y)
     constant = HornbeamRegressor(leaf_model="constant").fit(X, y)
     assert model.chosen_["leaf_model"] == "linear"
-    assert model.chosen_["learning_rate"] == 0.1
+    assert model.chosen_["learning_rate"] == 0.2
     assert "leaf_model" not in constant.chosen_
     assert constant.chosen_["learning_rate"] == 0.15
     given = HornbeamRegressor(leaf_model="linear").fit(X, y).chosen_
-    assert given["learning_rate"] == 0.1
+    assert given["learning_rate"] == 0.2
     assert model.get_booster().model.has_linear_leaves
     assert not constant.get_booster().model.has_linear_leaves
     errors = [
