@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -34,7 +35,6 @@ import hornbeam.ray
 from benchmarks.data import made
 from benchmarks.libraries import BINS, PACKAGES, Task
 from benchmarks.machine import add_output_option, describe, write
-from hornbeam.distributed.group import join, leave
 from hornbeam.distributed.tracker import Tracker
 
 WORKERS = 2
@@ -48,7 +48,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--join", nargs=4, help=argparse.SUPPRESS)
     add_output_option(parser)
     return parser.parse_args()
 
@@ -58,34 +57,19 @@ def parameters(threads: int) -> dict[str, Any]:
     return Task(n_classes=2, rounds=0, threads=threads).xgboost_parameters()
 
 
-def names_of(columns: int) -> list[str]:
-    """Return the names of features, which a dataset of Ray needs."""
-    return [f"f{n}" for n in range(columns)]
+def columns_of(count: int) -> dict[str, list[str]]:
+    """Return the names and types of features, which a dataset of Ray has."""
+    names = [f"f{n}" for n in range(count)]
+    return {"feature_names": names, "feature_types": ["float"] * count}
 
 
 def fit_alone(x: Any, y: Any, rounds: int) -> str:
     """Train in this process with the cluster's number of threads; return the digest."""
-    names = names_of(x.shape[1])
     data = hornbeam.QuantileDMatrix(
-        x, y, feature_names=names, max_bin=BINS, nthread=WORKERS
+        x, y, max_bin=BINS, nthread=WORKERS, **columns_of(x.shape[1])
     )
     model = hornbeam.train(parameters(WORKERS), data, rounds, verbose_eval=False)
     return model.digest()
-
-
-def train_in_group(arguments: argparse.Namespace) -> None:
-    """Train in this process, with the other ones of a group; print the digest."""
-    host, port, token, rank = arguments.join
-    join(host, int(port), token, task=rank)
-    try:
-        x, y = (np.load(Path(f"{name}{rank}.npy")) for name in "xy")
-        data = hornbeam.DMatrix(x, y, feature_names=names_of(x.shape[1]))
-        model = hornbeam.train(
-            parameters(1), data, arguments.rounds, verbose_eval=False
-        )
-    finally:
-        leave()
-    print(model.digest())
 
 
 def fit_in_group(folder: Path, rounds: int) -> str:
@@ -93,11 +77,12 @@ def fit_in_group(folder: Path, rounds: int) -> str:
     tracker = Tracker(WORKERS, "127.0.0.1", by_task=True)
     tracker.start()
     address = tracker.host, str(tracker.port), tracker.token
-    command = [sys.executable, "-m", "benchmarks.ray_cluster", "--rounds", str(rounds)]
+    job = json.dumps([parameters(1), rounds])
+    command = [sys.executable, "-m", "benchmarks.group_one", *address, job]
     environment = os.environ | {"PYTHONPATH": os.getcwd()}
     processes = [
         subprocess.Popen(
-            [*command, "--join", *address, str(rank)],
+            [*command, str(rank)],
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -151,9 +136,6 @@ def seconds_of(fit: Callable[..., str], *args: Any) -> tuple[float, str]:
 def main() -> None:
     """Train in each way in turn; print and write the least seconds."""
     arguments = parse_arguments()
-    if arguments.join:
-        train_in_group(arguments)
-        return
     x, y = made(arguments.rows, arguments.columns, seed=0)
     console = Console(width=100)
     ray.init(
@@ -168,7 +150,7 @@ def main() -> None:
         for rank, rows in enumerate(np.array_split(np.arange(len(y)), WORKERS)):
             np.save(folder / f"x{rank}.npy", x[rows])
             np.save(folder / f"y{rank}.npy", y[rows])
-        names = names_of(arguments.columns)
+        names = columns_of(arguments.columns)["feature_names"]
         bounds = np.linspace(0, len(y), arguments.partitions + 1).astype(int)
         tables = [
             pa.table([*x[low:high].T, y[low:high]], names=[*names, "y"])
@@ -183,12 +165,16 @@ def main() -> None:
             "XGBoostTrainer": (fit_xgboost, dataset, rounds, folder),
         }
         seconds: dict[str, list[float]] = {what: [] for what in fits}
+        digests: dict[str, str] = {}
         for _ in range(arguments.repeats):
             for what, (fit, *given) in fits.items():
                 took, digest = seconds_of(fit, *given)
                 seconds[what].append(took)
+                digests[what] = digest
                 print(f"{what}: {took:.1f} s {digest[:12]}", flush=True)
     ray.shutdown()
+    del digests["XGBoostTrainer"]
+    assert len(set(digests.values())) == 1, digests
     least = {what: min(found) for what, found in seconds.items()}
     table = Table(title="Seconds")
     for heading in ("", "seconds", "of one process", "of XGBoostTrainer"):

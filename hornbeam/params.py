@@ -24,6 +24,7 @@ __all__ = [
     "ParameterSource",
     "Parameters",
     "parameter_table",
+    "unknown_parameter",
 ]
 
 #: The model attribute in which the command line stores the training parameters, as
@@ -631,7 +632,7 @@ class Parameters:
                 continue
             canonical = _CANONICAL.get(name)
             if canonical is None:
-                raise ParameterError(_unknown(name), code=ErrorCode.UNKNOWN_PARAMETER)
+                raise unknown_parameter(name)
             value = _parse(name, _TABLE[canonical], raw)
             if canonical in given:
                 first_name, first = given[canonical]
@@ -1142,14 +1143,39 @@ _ELSEWHERE = {
 }
 
 
-def _unknown(name: str) -> str:
-    if name in _LATER:
-        return f"parameter {name!r} of XGBoost is not in Hornbeam yet; leave it out"
-    if name in _ELSEWHERE:
-        return f"{name!r} is not a parameter of the learner; {_ELSEWHERE[name]}"
-    import difflib  # for this error alone
+def unknown_parameter(name: str, names: Iterable[str] = ()) -> ParameterError:
+    """Return the error for a name that is no parameter, with the one that is meant.
 
-    near = difflib.get_close_matches(name.lower(), [*_CANONICAL, *_LATER], n=1)
+    Parameters
+    ----------
+    name
+        What a user has given.
+    names
+        The names that there are; empty: all of the booster.
+    """
+    text = _text_for_unknown(name, [*names])
+    return ParameterError(text, code=ErrorCode.UNKNOWN_PARAMETER)
+
+
+def _text_for_unknown(name: str, names: list[str]) -> str:
+    if not names and name in _LATER:
+        return f"parameter {name!r} of XGBoost is not in Hornbeam yet; leave it out"
+    if not names and name in _ELSEWHERE:
+        return f"{name!r} is not a parameter of the learner; {_ELSEWHERE[name]}"
+    # For this error alone.
+    from difflib import get_close_matches
+
+    from hornbeam.parameter_names import owners_of
+
+    known = names or [*_CANONICAL, *_LATER]
+    for parameter, library in owners_of(name):
+        same = {parameter, *_rule(_TABLE[parameter]).aliases}.intersection(known)
+        if same:
+            here = parameter if parameter in same else min(same)
+            return (
+                f"unknown parameter {name!r}: {library} has it, and here it is {here!r}"
+            )
+    near = get_close_matches(name.lower(), known, n=1)
     if near:
         return f"unknown parameter {name!r}; did you mean {near[0]!r}?"
     return f"unknown parameter {name!r}; parameter_table() lists the known ones"

@@ -33,6 +33,7 @@ LAYERS = [
     ["kernels.jit", "kernels.layout"],
     ["kernels.compiler", "kernels.native"],
     ["kernels.lowering", "kernels.sources"],
+    ["parameter_names"],
     ["params"],
     ["memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy", "log"],
@@ -228,6 +229,7 @@ LATE = {
         "external_memory.folders",
     },
     "data.quantile_dmatrix": {"binning.external_build"},
+    "params": {"parameter_names"},
     "training": {"kernels.ahead"},
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,7 +167,7 @@ class Learner:
             model.num_class = p.num_class
             model.num_target = 1 if p.num_class else outputs
             model.num_parallel_tree = p.num_parallel_tree
-            model.base_score = _given_base_score(p, outputs)
+            model.base_score = _given_base_score(p, objective)
             model.boost_from_average = p.base_score is None
         if p.booster != booster_of(model):
             model.tree_weights = model.weights if p.booster == "dart" else None
@@ -229,6 +229,8 @@ class Learner:
         model = self.model
         if estimate is not None:
             model.base_score = estimate
+        else:
+            _check_base_score(self.params, model.n_outputs)
         is_single = self.params.margin_type == "float32"
         model.double_scores = (
             not is_single and span is not None and needs_float64(*span)
@@ -346,7 +348,7 @@ def _check_model(model: Model, p: Parameters, objective: Objective) -> None:
     """Raise a `ParameterError` if the model cannot continue with these parameters."""
     outputs = objective.n_outputs
     if model.n_rounds == 0:
-        _given_base_score(p, outputs)
+        _given_base_score(p, objective)
         return
     if model.n_outputs != outputs:
         raise ParameterError(
@@ -375,17 +377,27 @@ def _check_model(model: Model, p: Parameters, objective: Objective) -> None:
         )
 
 
-def _given_base_score(p: Parameters, outputs: int) -> NDArray[np.float64]:
-    """Return the base score of the parameters, or 0.5, for each output."""
-    given: Any = 0.5 if p.base_score is None else p.base_score
-    values = np.atleast_1d(np.asarray(given, np.float64))
-    if values.size not in (1, outputs):
+def _given_base_score(p: Parameters, objective: Objective) -> NDArray[np.float64]:
+    """Return the base score of the parameters, or 0.5, for each output.
+
+    Several values may be those of targets, whose number only the labels tell.
+    """
+    outputs, given = objective.n_outputs, p.base_score
+    if isinstance(given, tuple) and outputs == 1 and objective.many_targets:
+        return np.full(1, given[0])
+    _check_base_score(p, outputs)
+    return np.full(outputs, 0.5 if given is None else given, np.float64)
+
+
+def _check_base_score(p: Parameters, outputs: int) -> None:
+    """Raise a `ParameterError` unless there is one base score, or one an output."""
+    given = p.base_score
+    if isinstance(given, tuple) and len(given) not in (1, outputs):
         raise ParameterError(
-            f"base_score has {values.size} values, but the model has {outputs} "
+            f"base_score has {len(given)} values, but the model has {outputs} "
             "outputs; give one number, or one for each output",
             code=ErrorCode.MODEL_OUTPUTS_MISMATCH,
         )
-    return np.full(outputs, values)
 
 
 def needs_float64(least: float, greatest: float) -> bool:

@@ -38,6 +38,7 @@ from hornbeam.distributed.scale import ENGINES, Cluster, Job
 from hornbeam.errors import DataError, DeviceError, ErrorCode, ParameterError
 from hornbeam.files import naming
 from hornbeam.installation import describe
+from hornbeam.parameter_names import other_names
 from hornbeam.params import ATTRIBUTE, Parameters, parameter_table
 
 if TYPE_CHECKING:
@@ -385,13 +386,17 @@ def params(
         str | None, typer.Argument(help="A name, or a part of one or of its meaning.")
     ] = None,
 ) -> None:
-    """List the parameters of training, or those that WORD finds."""
+    """List the parameters of training, or those that WORD finds.
+
+    Names of LightGBM, CatBoost and scikit-learn find them, too.
+    """
     rows = [
         row
         for row in parameter_table()
         if word is None
         or any(
-            word.lower() in text.lower() for text in (row.name, *row.aliases, row.help)
+            word.lower() in text.lower()
+            for text in (row.name, *row.aliases, *other_names(row.name), row.help)
         )
     ]
     if not rows:

@@ -111,8 +111,8 @@ class ModelEstimator(BaseEstimator):
         )
 
     def _validate_targets(self, X: Any, y: Any) -> Any:
-        """Return targets, one for each row of X."""
-        y = check_targets(y)
+        """Return targets, one for each row of X; several where they are allowed."""
+        y = check_targets(y, self.__sklearn_tags__().target_tags.multi_output)
         try:
             check_consistent_length(X, y)
         except ValueError as error:
@@ -306,15 +306,17 @@ class ModelClassifier(ClassifierMixin, ModelEstimator):
         self.classes_ = classes
 
 
-def check_targets(y: Any) -> npt.NDArray[Any]:
-    """Return targets as one column of finite values."""
-    column: npt.NDArray[Any] = column_or_1d(y, warn=True)
-    if column.dtype == object:
-        if all(isinstance(label, bool | np.bool_) for label in column):
-            return column.astype(np.bool_)
-        _check_objects(column)
-    assert_all_finite(column, input_name="y")
-    return column
+def check_targets(y: Any, multi_output: bool = False) -> npt.NDArray[Any]:
+    """Return targets as finite values: one column, or several if `multi_output`."""
+    targets: npt.NDArray[Any] = np.asarray(y)
+    if not multi_output or targets.ndim != 2 or targets.shape[1] == 1:
+        targets = column_or_1d(y, warn=True)
+    if targets.dtype == object and targets.ndim == 1:
+        if all(isinstance(label, bool | np.bool_) for label in targets):
+            return targets.astype(np.bool_)
+        _check_objects(targets)
+    assert_all_finite(targets, input_name="y")
+    return targets
 
 
 def _check_objects(y: npt.NDArray[Any]) -> None:

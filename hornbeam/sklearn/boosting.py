@@ -6,6 +6,8 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +17,11 @@ from hornbeam.auditions import MEASURED_STEP
 from hornbeam.bagging import Bags, train_bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
-from hornbeam.errors import DataError, ErrorCode, short_traceback
+from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
 from hornbeam.features.proposals import FeatureOptions
 from hornbeam.forest.model import LinearModel
 from hornbeam.objectives.compiled import ScalarLoss
+from hornbeam.params import unknown_parameter
 from hornbeam.quality import (
     CHOSEN,
     DEFAULT_ROUNDS,
@@ -49,12 +52,33 @@ _ESTIMATOR_ONLY = frozenset(
 )
 
 
+def names_what_is_meant(init: Callable[..., None]) -> Callable[..., None]:
+    """Let a constructor raise a `ParameterError` for an argument it does not have."""
+    known = signature(init).parameters
+
+    @wraps(init)
+    def checked(self: Any, **given: Any) -> None:
+        for name in given:
+            if name in known:
+                continue
+            if name in signature(self.fit).parameters:
+                raise ParameterError(
+                    f"{name!r} is an argument of fit, not of {type(self).__name__}",
+                    code=ErrorCode.UNKNOWN_PARAMETER,
+                )
+            raise unknown_parameter(name, self._get_param_names())
+        init(self, **given)
+
+    return checked
+
+
 class BoostingEstimator(HeldOutEstimator):
     """Base class of the gradient boosting estimators.
 
     Parameters that are None have the booster's default.
     """
 
+    @names_what_is_meant
     def __init__(
         self,
         *,

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils import Tags
 
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import ErrorCode, ParameterError, short_traceback
@@ -21,7 +22,7 @@ __all__ = ["HornbeamRegressor"]
 
 
 class HornbeamRegressor(RegressorMixin, BoostingEstimator):
-    """Gradient boosted trees for regression.
+    """Gradient boosted trees for regression, of one target or of several.
 
     The parameters are XGBoost's; None means the default value in
     `hornbeam.params.parameter_table`.
@@ -91,6 +92,11 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
     """
 
     _conformal_methods = METHODS
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def _score_out_of_bag(self, outputs: Any, data: DMatrix) -> float | None:
         labels = data.labels

@@ -42,6 +42,8 @@ _CONNECTIONS: dict[str, Any] = {
 _LOOK_INTERVAL = 0.5
 #: Seconds for executors to register, if the session does not say.
 _REGISTERED_TIMEOUT = 30.0
+#: The most bytes of a partition of files, as a multiple of the mean, without a shuffle.
+_LARGEST_SHARE = 1.2
 _DESCRIPTION = "spark.job.description"
 
 
@@ -69,14 +71,19 @@ def arrange(
     random: bool,
     qid: str | None,
 ) -> DataFrame:
-    """Return the rows in as many partitions as there are workers, after a shuffle.
+    """Return the rows in as many partitions as there are workers.
 
-    Rows of a query group come to one partition. A barrier stage cannot begin with
-    operations that change the number of partitions, such as a union: Spark would stop.
+    They are shuffled, unless they come in such partitions from a shuffle or from files:
+    that takes as long as a third of a training. Rows of a query group come to one
+    partition. A barrier stage cannot begin with operations that change the number of
+    partitions, such as a union: Spark would stop.
     """
     if qid is not None:
         return dataset.repartition(num_workers, qid)
-    if not force and _partitions_of_shuffle(dataset) == num_workers:
+    if not force and num_workers in (
+        _partitions_of_shuffle(dataset),
+        _even_partitions_of_files(dataset),
+    ):
         return dataset
     if random:
         return dataset.repartition(num_workers, rand(1))
@@ -101,6 +108,26 @@ def _partitions_of_shuffle(dataset: DataFrame) -> int | None:
     ):
         return int(plan.numPartitions())
     return None
+
+
+def _even_partitions_of_files(dataset: DataFrame) -> int | None:
+    """Return the number of partitions that Spark reads from files.
+
+    None: the rows do not come from files alone, all of them, or one partition has much
+    more bytes than others, so that its worker would be waited for.
+    """
+    execution = dataset._jdf.queryExecution()
+    plan = execution.optimizedPlan()
+    while plan.nodeName() == "Project":
+        plan = plan.children().head()
+    if plan.getClass().getSimpleName() != "LogicalRelation":
+        return None
+    partitions = execution.toRdd().partitions()
+    if any(one.getClass().getSimpleName() != "FilePartition" for one in partitions):
+        return None
+    sizes = [sum(file.length() for file in one.files()) for one in partitions]
+    is_even = max(sizes, default=0) * len(sizes) <= _LARGEST_SHARE * sum(sizes)
+    return len(sizes) if is_even else None
 
 
 def run_stage(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xgboost
 
 import hornbeam
-from hornbeam.errors import DataError
+from hornbeam.errors import DataError, ParameterError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3000, 5))
@@ -44,6 +45,22 @@ def test_training_of_several_targets_continues_from_a_file(tmp_path):
         params, data, 2, xgb_model=tmp_path / "model.json", verbose_eval=False
     )
     assert more.digest() == train(Y, 4, **params).digest()
+
+
+def test_a_base_score_for_each_target():
+    """The labels tell how many there are, as in XGBoost."""
+    scores = {"base_score": [0.25, 0.5, 2.0], "max_depth": 3}
+    found = train(Y, 2, **scores).predict(hornbeam.DMatrix(X))
+    theirs = xgboost.train(scores, xgboost.DMatrix(X, Y), 2)
+    np.testing.assert_allclose(found, theirs.predict(xgboost.DMatrix(X)), atol=1e-5)
+    assert (
+        train(Y, 2, num_target=3, **scores).digest() == train(Y, 2, **scores).digest()
+    )
+    for labels, outputs in ((Y[:, 0], 1), (Y[:, :2], 2)):
+        with pytest.raises(
+            ParameterError, match=f"3 values, but the model has {outputs}"
+        ):
+            train(labels, **scores)
 
 
 def test_metrics_are_means_over_targets():

@@ -10,14 +10,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hornbeam
 from hornbeam import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
-from hornbeam.errors import DataError, HornbeamError
+from hornbeam.errors import DataError, HornbeamError, ParameterError
 from hornbeam.params import parameter_table
 
 ESTIMATORS = [HornbeamRegressor, HornbeamClassifier]
+SINGLE = "predictions are float32, as XGBoost's are"
 FOLDS = "the rows of a fold are drawn, whatever they weigh"
 
 
-@parametrize_with_checks([kind(n_estimators=9) for kind in ESTIMATORS])
+@parametrize_with_checks(
+    [kind(n_estimators=9) for kind in ESTIMATORS],
+    expected_failed_checks=lambda _: {"check_regressor_multioutput": SINGLE},
+)
 def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)
 
@@ -28,6 +32,7 @@ def test_scikit_learn_estimator_checks(estimator, check):
     expected_failed_checks=lambda _: {
         "check_sample_weight_equivalence_on_dense_data": FOLDS,
         "check_sample_weight_equivalence_on_sparse_data": FOLDS,
+        "check_regressor_multioutput": SINGLE,
     },
 )
 def test_scikit_learn_estimator_checks_with_bags(estimator, check):
@@ -145,6 +150,44 @@ def test_invalid_parameters(estimator, params, message, two):
     with pytest.raises(HornbeamError) as caught:
         estimator(**params).fit(X, (y == y[0]).astype(int))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("num_leaves", "LightGBM has it, and here it is 'max_leaves'"),
+        ("thread_count", "CatBoost or scikit-learn has it, and here it is 'n_jobs'"),
+        ("max_depht", "did you mean 'max_depth'?"),
+        ("eval_set", "'eval_set' is an argument of fit, not of Hornbeam"),
+        ("qqq", "lists the known ones"),
+    ],
+)
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, HornbeamRanker])
+def test_unknown_parameters(estimator, name, message):
+    with pytest.raises(ParameterError, match=message) as caught:
+        estimator(**{name: 1})
+    assert caught.value.code == "unknown_parameter"
+
+
+@pytest.mark.parametrize("quality", [None, "fast", "best"])
+def test_several_targets(quality, diabetes):
+    X, y = diabetes
+    targets = np.column_stack([y, 100 * X[:, 0] - y, 2 * y])
+    model = HornbeamRegressor(quality=quality).fit(X, targets)
+    predicted = model.predict(X)
+    assert predicted.shape == targets.shape
+    assert model.score(X, targets) > 0.5
+    alone = HornbeamRegressor(quality=None).fit(X, targets[:, 1]).predict(X)
+    if quality == "fast":
+        bags = HornbeamRegressor(quality=quality, n_bags=2).fit(X, targets)
+        assert bags.oob_prediction_.shape == targets.shape
+        stopped = HornbeamRegressor(quality=quality)
+        stopped.fit(X, targets, eval_set=[(X, targets)], verbose=False)
+        assert stopped.best_iteration > 0
+    if quality is None:
+        np.testing.assert_array_equal(predicted[:, 1], alone)
+    with pytest.raises(ValueError, match="1d array"):
+        HornbeamClassifier().fit(X, targets > 0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Training on Spark: the model of one machine, for any workers and any order."""
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql.functions import expr
@@ -8,6 +9,7 @@ from tables import COLUMNS, NAMES, PARAMS, ROWS, X, matrix, table
 
 import hornbeam
 from hornbeam.spark import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
+from hornbeam.spark.stage import arrange
 
 QUIET = {"n_estimators": 4, "verbose": False}
 
@@ -151,3 +153,28 @@ def test_partitions_without_rows_and_unions(spark, frame):
     assert (
         longer.digest() == alone({}, matrix(row_key="id"), xgb_model=expected).digest()
     )
+
+
+@pytest.mark.parametrize("first", [ROWS // 2, ROWS // 10])
+def test_even_files_are_not_shuffled(module_spark, tmp_path, first):
+    """For as many workers as Spark reads partitions."""
+    rows = table()
+    for n, part in enumerate([rows.slice(0, first), rows.slice(first)]):
+        pyarrow.parquet.write_table(part, tmp_path / f"{n}.parquet")
+    files = module_spark.read.parquet(str(tmp_path))
+    assert files.rdd.getNumPartitions() == 2
+
+    def is_kept(given, workers=2, force=False, qid=None):
+        return arrange(given, workers, force=force, random=False, qid=qid) is given
+
+    assert is_kept(files) == is_kept(files.select("a", "y")) == (first == ROWS // 2)
+    assert not is_kept(files, workers=3)
+    assert not is_kept(files, force=True)
+    assert not is_kept(files, qid="query")
+    assert not is_kept(files.where("a > 0"))
+    assert not is_kept(files.union(files), workers=4)
+
+    options = {"features_col": NAMES, "label_col": "y", "row_key_col": "id"}
+    found = HornbeamRegressor(**options, num_workers=2, **QUIET, **PARAMS).fit(files)
+    expected = alone({}, matrix(row_key="id")).digest()
+    assert found.get_booster().digest() == expected
