@@ -20,7 +20,15 @@ from hornbeam.metrics.registry import maximize_of
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters
 
-__all__ = ["Candidate", "Objective", "Proposal", "Trial", "audition", "best_of"]
+__all__ = [
+    "MEASURED_STEP",
+    "Candidate",
+    "Objective",
+    "Proposal",
+    "Trial",
+    "audition",
+    "best_of",
+]
 
 #: The rounds of a race, and the share by which most challengers have to be better then.
 _RACE_ROUNDS = 25
@@ -38,10 +46,10 @@ _SCREENED_ROWS = 4000
 _MORE_ROUNDS = 1.1
 #: Rounds are measured after each further eighth of their number, of five at least.
 _MEASURED_PARTS = 8
-_MEASURED_STEP = 5
+MEASURED_STEP = 5
 #: A round is better than the best one if its score is so by more than this share: a
 #: thousand rounds that gain nothing that matters are not worth their time.
-_LEAST_GAIN = 1e-4
+_LEAST_GAIN = 5e-4
 
 Objective: TypeAlias = ObjectiveFunction | ScalarLoss | None
 
@@ -154,7 +162,7 @@ class Candidate:
         if not self.scores:
             return 1
         measured = next(reversed(self.scores))
-        step = max(_MEASURED_STEP, measured // _MEASURED_PARTS)
+        step = max(MEASURED_STEP, measured // _MEASURED_PARTS)
         return measured + min(step, max(1, patience // 2))
 
     def _measure(self) -> None:

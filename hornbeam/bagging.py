@@ -7,6 +7,7 @@ of cross-validation of Parmanto, Munro and Doyle 1996). All bags share one set o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from hornbeam.boosting.booster import Booster, average, split_average
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import EvalsLog, TrainingCallback
-from hornbeam.callbacks.base import mean_of
+from hornbeam.callbacks.base import CallbackContainer, mean_of
 from hornbeam.cross_validation import FoldModels, fold_rows, new_fold
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import ErrorCode, ParameterError
@@ -41,13 +42,34 @@ class Bags(NamedTuple):
     margins
         (rows,) or (rows, outputs): the out-of-bag margins.
     history
-        The mean metrics of the out-of-bag rows in each round, if they were measured.
+        The mean metrics of the out-of-bag rows in each round, if they were measured;
+        in rounds between two measurements those of the last one.
     """
 
     booster: Booster
     bag_of: NDArray[np.intp]
     margins: NDArray[Any]
     history: EvalsLog
+
+
+class _MeasuredContainer(CallbackContainer):
+    """Measures the first round and each `step`-th one after it.
+
+    In the rounds between, callbacks see the last values.
+    """
+
+    def __init__(self, *args: Any, step: int, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._step = step
+
+    def after_iteration(self, model: Booster, epoch: int, *data: Any) -> bool:
+        if epoch % self._step == 0:
+            return super().after_iteration(model, epoch, *data)
+        for scores in self.history.values():
+            for values in scores.values():
+                values.append(values[-1])
+        self.stopped |= self._ask_all(model, epoch)
+        return self.stopped
 
 
 def train_bags(
@@ -61,6 +83,7 @@ def train_bags(
     custom_metric: MetricFunction | None = None,
     early_stopping_rounds: int | None = None,
     callbacks: Sequence[TrainingCallback] | None = None,
+    measured_step: int = 1,
 ) -> Bags:
     """Train a bag without each fold of rows, or of query groups.
 
@@ -81,6 +104,8 @@ def train_bags(
         bags, has not improved for this number of rounds.
     callbacks
         They see all bags at once, as those of `cv` see all folds.
+    measured_step
+        The rounds from one measurement of the out-of-bag rows to the next.
 
     Raises
     ------
@@ -119,6 +144,7 @@ def train_bags(
         verbose_eval=None,
         callbacks=callbacks,
         custom_metric=custom_metric,
+        container_type=partial(_MeasuredContainer, step=measured_step),
     )
     models = cast(FoldModels, best)
     rounds = models.num_boosted_rounds()

@@ -38,6 +38,7 @@ from hornbeam.features.proposals import (
     cross_features,
     target_means,
 )
+from hornbeam.kernels.layout import MIN_GAIN
 from hornbeam.log import LOGGER
 from hornbeam.objectives.base import Objective as BuiltInObjective
 from hornbeam.params import Parameters
@@ -62,6 +63,11 @@ _FOLDS = 5
 #: one that finds small groups of rows.
 _ROWS_OF_LEAF = 20
 _FEW_ROWS_OF_LEAF = 2
+#: Labels of less than this sum of squared deviations are told of: a split that gains
+#: a ten thousandth of it is not made.
+_LEAST_SQUARES = 1e4 * MIN_GAIN
+#: The tasks of objectives whose labels are classes.
+_CLASS_TASKS = ("binary", "classes")
 #: Parameters that say what trees may do with some features.
 _CONSTRAINTS = ("monotone_constraints", "interaction_constraints", "feature_costs")
 #: Crosses of features are tried of so many rows or more.
@@ -112,7 +118,7 @@ class Quality(NamedTuple):
 
 QUALITIES = {
     "fast": Quality(0.2, 0.2, (5,), 15, 500, 0, races=False, averages=False),
-    "auto": Quality(0.15, 0.1, (5,), 20, 1000, 600, races=True, averages=False),
+    "auto": Quality(0.15, 0.2, (5,), 20, 1000, 600, races=True, averages=False),
     "best": Quality(0.05, 0.05, (4, 6, 8), 60, 4000, 10**9, races=True, averages=True),
 }
 
@@ -201,6 +207,7 @@ def choose(
     reason = _reason_against(p, dtrain, has_evals, objective)
     if reason is not None:
         return _told(p, without, quality, {"not_chosen": reason})
+    _warn_of_small_labels(p, dtrain, objective)
     preset = preset._replace(
         patience=patience or preset.patience, averages=preset.averages and may_average
     )
@@ -328,10 +335,40 @@ def _reason_against(
     if units < 2 * _FOLDS:
         return f"too few {unit} to hold some out: {units}"
     labels = dtrain.info["label"]
-    is_classes = _classes(objective) > 0 and dtrain.n_targets == 1
-    if is_classes and labels is not None and np.unique(labels).size == labels.size:
+    if labels is None or dtrain.n_targets > 1 or objective.task not in _CLASS_TASKS:
+        return None
+    weights = dtrain.info.row_weights
+    counted = labels if weights is None else labels[weights > 0.0]
+    if np.all(counted == counted[:1]):
+        return "all rows are of one class"
+    if objective.task == "classes" and np.unique(labels).size == labels.size:
         return "no class has two rows, one to hold out and one to train on"
     return None
+
+
+def _warn_of_small_labels(
+    p: Parameters, dtrain: DMatrix, objective: BuiltInObjective
+) -> None:
+    """Log a warning if the unit of the labels leaves hardly any split its gain.
+
+    All splits of squared errors together gain at most the sum of squared deviations.
+    """
+    labels = dtrain.info["label"]
+    if objective.name != "reg:squarederror" or labels is None or p.verbosity < 1:
+        return
+    labels = labels.astype(np.float64)
+    weights = dtrain.info.row_weights
+    squares = (labels - labels.mean(axis=0)) ** 2
+    total = float(squares.sum() if weights is None else (squares.T @ weights).sum())
+    is_constant = np.all(labels == labels[:1])
+    if total < _LEAST_SQUARES and not is_constant:
+        LOGGER.warning(
+            "the labels are close together (the sum of their squared deviations is "
+            "%.2g), and no split is made that gains less than %g, as in XGBoost; "
+            "multiply the labels by a number, such as 1 / their standard deviation",
+            total,
+            MIN_GAIN,
+        )
 
 
 def _linear_proposals(given: Mapping[str, Any], dtrain: DMatrix) -> Iterator[Proposal]:
@@ -425,9 +462,7 @@ def _held_out(
 ) -> list[tuple[Any, Any]]:
     """Return the training rows and the held-out rows of some folds."""
     is_stratified = (
-        task in ("binary", "classes")
-        and dtrain.n_targets == 1
-        and dtrain.info.group_ptr is None
+        task in _CLASS_TASKS and dtrain.n_targets == 1 and dtrain.info.group_ptr is None
     )
     folds = fold_rows(dtrain, _FOLDS, is_stratified, None, p.seed % 2**32, True)
     wanted = math.ceil(preset.fold_rows * _FOLDS / dtrain.n_rows)

@@ -107,11 +107,11 @@ def test_linear_leaves_are_chosen_where_they_pay(levels):
     model = HornbeamRegressor().fit(X, y)
     constant = HornbeamRegressor(leaf_model="constant").fit(X, y)
     assert model.chosen_["leaf_model"] == "linear"
-    assert model.chosen_["learning_rate"] == 0.1
+    assert model.chosen_["learning_rate"] == 0.2
     assert "leaf_model" not in constant.chosen_
     assert constant.chosen_["learning_rate"] == 0.15
     given = HornbeamRegressor(leaf_model="linear").fit(X, y).chosen_
-    assert given["learning_rate"] == 0.1
+    assert given["learning_rate"] == 0.2
     assert model.get_booster().model.has_linear_leaves
     assert not constant.get_booster().model.has_linear_leaves
     errors = [
@@ -468,3 +468,58 @@ def test_nothing_is_derived_for_constrained_trees(ratios):
 def test_xgboosts_defaults_derive_nothing(ratios):
     model = HornbeamRegressor(quality=None, n_estimators=2).fit(*ratios)
     assert model.get_booster().model.derived is None
+
+
+# --- Odd input ------------------------------------------------------------------------
+
+
+def odd_rows(n_rows=60):
+    return np.random.default_rng(0).normal(size=(n_rows, 3))
+
+
+@pytest.mark.parametrize("quality", ["auto", "fast", "best"])
+def test_one_class_has_the_defaults_and_says_so(quality):
+    rows = odd_rows()
+    for weights in (None, np.arange(60) % 2):
+        labels = np.zeros(60) if weights is None else 1 - weights
+        model = HornbeamClassifier(quality=quality)
+        model.fit(rows, labels, sample_weight=weights)
+        assert model.chosen_["not_chosen"] == "all rows are of one class"
+        assert np.isfinite(model.predict_proba(rows)).all()
+
+
+@pytest.mark.parametrize("quality", ["auto", "fast", "best"])
+@pytest.mark.parametrize("n_rows", [10, 11, 24])
+def test_few_rows_are_fitted(quality, n_rows):
+    rows = odd_rows(n_rows)
+    model = HornbeamRegressor(quality=quality, n_jobs=1).fit(rows, rows[:, 0])
+    assert np.isfinite(model.predict(rows)).all()
+    labels = np.repeat(np.arange(n_rows // 2), 2)  # two rows a class
+    model = HornbeamClassifier(quality=quality, n_jobs=1)
+    model.fit(rows[: labels.size], labels)
+    assert np.isfinite(model.predict_proba(rows)).all()
+
+
+@pytest.mark.parametrize("quality", ["auto", "fast", "best"])
+def test_columns_without_information_are_fitted(quality):
+    rows = odd_rows()
+    labels = rows[:, 0].copy()
+    rows[:, 1], rows[:, 2] = np.nan, 7.0
+    model = HornbeamRegressor(quality=quality, n_jobs=1).fit(rows, labels)
+    assert model.score(rows, labels) > 0.5
+    blank = HornbeamRegressor(quality=quality, n_jobs=1).fit(rows[:, 1:], labels)
+    assert blank.predict(rows[:, 1:]) == pytest.approx(np.full(60, labels.mean()))
+    model = HornbeamRegressor(quality=quality, n_jobs=1).fit(rows, np.full(60, 3.0))
+    assert model.predict(rows).tolist() == [3.0] * 60
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1e-30])
+def test_labels_whose_splits_gain_too_little_are_told_of(factor, capsys):
+    rows = odd_rows()
+    HornbeamRegressor(quality="fast").fit(rows, factor * rows[:, 0])
+    assert "multiply the labels" in capsys.readouterr().err
+    HornbeamRegressor(quality="fast", verbosity=0).fit(rows, factor * rows[:, 0])
+    HornbeamRegressor(quality="fast").fit(rows, rows[:, 0])
+    HornbeamRegressor(quality="fast").fit(rows, np.full(60, 0.1))
+    HornbeamRegressor(quality="fast").fit(rows, 1e30 * rows[:, 0])
+    assert not capsys.readouterr().err

@@ -282,24 +282,20 @@ class LeafFeatures(NamedTuple):
 
 
 class LeafSlopes(NamedTuple):
-    """What the regressions found, each (leaves, features).
+    """What the regressions found.
 
     Attributes
     ----------
     steps
-        The change of the leaf's weight over the radius of a feature.
-    centres, radii
-        The mean of a feature in the leaf, and its largest distance from there; 0 where
-        it is missing or constant.
-    lows, highs
-        The range of the feature in the leaf.
+        (leaves, features): the change of the leaf's weight over the radius of a
+        feature.
+    centred
+        (6, leaves, features): where the values of the features are; see
+        `hornbeam.kernels.linear_leaves.centre_features`.
     """
 
     steps: NDArray[np.float64]
-    centres: NDArray[np.float64]
-    radii: NDArray[np.float64]
-    lows: NDArray[np.float64]
-    highs: NDArray[np.float64]
+    centred: NDArray[np.float64]
 
 
 class GradientSource(Protocol):

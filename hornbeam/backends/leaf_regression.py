@@ -8,12 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import LeafFeatures, LeafSlopes
-from hornbeam.kernels.linear_leaves import (
-    centre_features,
-    solve_leaves,
-    sum_products,
-    sum_values,
-)
+from hornbeam.kernels import linear_leaves
+from hornbeam.kernels.linear_leaves import RegressedRows, RegressionTables
 from hornbeam.kernels.plan import CELLS_PER_ROW
 from hornbeam.kernels.team import Team
 
@@ -50,31 +46,19 @@ def regress_leaves(
     data, spans, columns = features
     shape = n_leaves, most = columns.shape
     threads = team.threads_for(CELLS_PER_ROW * leaf_of.size * most)
-    counts = np.zeros((threads, *shape, 2), np.int64)
+    cells = most + most * (most + 1) // 2
     ranges = np.empty((threads, *shape, 2))
     ranges[..., 0], ranges[..., 1] = np.inf, -np.inf
-    of_rows = data, leaf_of, hessians, per_unit[1], columns, spans
-    team.run(sum_values, threads, *of_rows, counts, ranges)
-    centred = np.empty((6, *shape))
-    centre_features(counts, ranges, per_unit[1], columns, spans, centred)
-    cells = most + most * (most + 1) // 2
-    sums = np.zeros((threads, n_leaves, cells), np.int64)
-    team.run(
-        sum_products,
-        threads,
-        data,
-        leaf_of,
-        gradients,
-        hessians,
-        *per_unit,
-        columns,
-        centred,
+    tables = RegressionTables(
+        np.zeros((threads, *shape, 2), np.int64),
+        ranges,
+        np.empty((6, *shape)),
+        np.zeros((threads, n_leaves, cells), np.int64),
         np.empty((threads, most)),
-        sums,
+        np.empty((most, most)),
     )
-    weights, centres, radii, _, lows, highs = centred
+    rows = RegressedRows(data, leaf_of, gradients, hessians, *per_unit.tolist())
     steps = np.empty(shape)
-    factor = np.empty((most, most))
-    units = 1.0 / per_unit
-    solve_leaves(np.add.reduce(sums), units, weights, linear_lambda, factor, steps)
-    return LeafSlopes(steps, centres, radii, lows, highs)
+    of_leaves = columns, spans, float(linear_lambda), tables, steps
+    team.run(linear_leaves.regress_leaves, threads, rows, *of_leaves)
+    return LeafSlopes(steps, tables.centred)

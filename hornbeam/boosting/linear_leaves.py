@@ -21,12 +21,10 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.forest.tree import LeafTerms, Tree
 from hornbeam.growth.grower import check_leaf_range
 from hornbeam.kernels.layout import TERM_DTYPE
-from hornbeam.kernels.linear_leaves import NodeTerms, list_path_features
+from hornbeam.kernels.linear_leaves import NodeTerms, list_path_features, write_terms
 from hornbeam.params import Parameters
 
 __all__ = ["FeatureValues", "LinearLeaves"]
-
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 class FeatureValues:
@@ -115,25 +113,22 @@ class LinearLeaves:
         steps = slopes.steps
         if p.max_delta_step > 0.0:
             steps = _limited(steps, tree.weight[leaves], p.max_delta_step)
-        steps = self._learning_rate * steps
         values = tree.value[leaves]
-        reach = np.abs(values) + np.abs(steps).sum(axis=1)
-        check_leaf_range(not bool((reach <= _LARGEST).all()))
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            per_value = steps / slopes.radii
-        is_term = np.isfinite(per_value) & (per_value != 0.0)
-        terms = np.zeros(np.count_nonzero(is_term), TERM_DTYPE)
-        terms["slope"] = per_value[is_term]
-        terms["centre"] = slopes.centres[is_term]
-        terms["low"], terms["high"] = slopes.lows[is_term], slopes.highs[is_term]
+
+        def terms_of(features: NDArray[np.int64]) -> NodeTerms:
+            starts = np.empty(leaves.size + 1, np.int64)
+            terms = np.empty(features.size, TERM_DTYPE)
+            found = steps, slopes.centred, features, values, self._learning_rate
+            check_leaf_range(write_terms(*found, starts, terms))
+            return NodeTerms(starts, terms[: starts[-1]])
+
+        of_leaves = by_column = terms_of(features)
+        if own.columns is not features:
+            by_column = terms_of(own.columns)
+        backend.add_linear_leaves(own.data, values, by_column)
         counts = np.zeros(tree.n_nodes, np.int64)
-        counts[leaves] = is_term.sum(axis=1)
-        by_column = terms.copy()
-        by_column["feature"] = own.columns[is_term]
-        starts = np.append(0, np.cumsum(counts[leaves]))
-        backend.add_linear_leaves(own.data, values, NodeTerms(starts, by_column))
-        terms["feature"] = features[is_term]
-        return LeafTerms(counts, terms)
+        counts[leaves] = np.diff(of_leaves.starts)
+        return LeafTerms(counts, of_leaves.terms)
 
 
 def path_features(tree: Tree, leaves: NDArray[np.intp], most: int) -> NDArray[np.int64]:

@@ -81,8 +81,7 @@ def grow_tree(
     """
     backend.begin_tree(output, params, columns.columns, sample)
     sides = None
-    is_constant = constants is None and regression is None
-    weighs = is_constant and not (limits.prunes or params.path_smooth > 0.0)
+    weighs = constants is None and not (limits.prunes or params.path_smooth > 0.0)
     weighs = weighs and not limits.symmetric  # some weights are inherited
     if constraints is not None and constraints.directions is not None:
         weighs = False  # weights have bounds

@@ -20,23 +20,25 @@ from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.predict import any_missing, reach_leaves
 from hornbeam.kernels.row_sets import SET_ROWS
-from hornbeam.kernels.sync import next_task
+from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
     "NodeTerms",
+    "RegressedRows",
+    "RegressionTables",
     "add_binned_linear_trees",
     "add_linear_leaves",
     "add_linear_trees",
     "centre_features",
     "list_path_features",
-    "solve_leaves",
-    "sum_products",
-    "sum_values",
+    "regress_leaves",
     "term_value",
+    "write_terms",
 ]
 
 #: A pivot below this share of its diagonal element is rounding error.
 _LEAST_PIVOT = 2.0**-40
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class NodeTerms(NamedTuple):
@@ -52,6 +54,58 @@ class NodeTerms(NamedTuple):
 
     starts: NDArray[np.int64]
     terms: NDArray[Any]
+
+
+class RegressedRows(NamedTuple):
+    """The rows whose gradients are regressed on features.
+
+    Attributes
+    ----------
+    data
+        (rows, columns) float32 or float64; NaN is missing.
+    leaf_of
+        (rows,) uint32: rows that are in no leaf have the number of leaves, or a higher
+        one.
+    gradients, hessians
+        (rows,) float32 or float64.
+    gradients_per_unit, hessians_per_unit
+        1 / the units of fixed-point sums.
+    """
+
+    data: NDArray[Any]
+    leaf_of: NDArray[np.uint32]
+    gradients: NDArray[Any]
+    hessians: NDArray[Any]
+    gradients_per_unit: float
+    hessians_per_unit: float
+
+
+class RegressionTables(NamedTuple):
+    """Memory of the regressions of all leaves.
+
+    Attributes
+    ----------
+    values
+        (threads, leaves, features, 2) int64, zeros before: sums of the hessians, and of
+        their products with the features.
+    ranges
+        (threads, leaves, features, 2) float64, infinity and -infinity before.
+    centred
+        (6, leaves, features) float64: see `centre_features`.
+    products
+        (threads, leaves, cells) int64, zeros before: see `_sum_products`.
+    distances
+        (threads, features) float64.
+    factor
+        (features, features) float64.
+    """
+
+    values: NDArray[np.int64]
+    ranges: NDArray[np.float64]
+    centred: NDArray[np.float64]
+    products: NDArray[np.int64]
+    distances: NDArray[np.float64]
+    factor: NDArray[np.float64]
 
 
 @inline
@@ -124,55 +178,48 @@ def list_path_features(
     return largest
 
 
-@kernel
-def sum_values(
-    thread_id,
-    n_threads,
-    sync,
-    data,  # (rows, columns) float32 or float64, NaN missing
-    leaf_of,  # (rows,) uint32
-    hessians,  # (rows,) float32 or float64
-    per_unit,  # 1 / unit of hessians
-    columns,  # (leaves, features) int64: of the features of each leaf; then -1
-    spans,  # (columns, 3) float64: the least value, the range, and 1 / the range
-    sums,  # (threads, leaves, features, 2) int64, zeros in, out
-    ranges,  # (threads, leaves, features, 2) float64, infinity and -infinity in, out
-):
+@inline
+def _sum_values(thread_id, sync, rows, columns, spans, tables):
     """Sum the hessians, and the products with the features, of the rows of each leaf.
 
     And find the ranges of the features, which are between 0 and 1 in the products.
     """
-    rows, n_leaves = leaf_of.size, columns.shape[0]
-    own_sums, own_ranges = sums[thread_id], ranges[thread_id]
+    n_leaves = columns.shape[0]
+    own_sums, own_ranges = tables.values[thread_id], tables.ranges[thread_id]
     task = next_task(sync, 0)
-    while task * TASK_ROWS < rows:
-        for i in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
-            leaf = np.int64(leaf_of[i])
-            hessian = np.float64(hessians[i])
+    while task * TASK_ROWS < rows.leaf_of.size:
+        for i in range(
+            task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows.leaf_of.size)
+        ):
+            leaf = np.int64(rows.leaf_of[i])
+            hessian = np.float64(rows.hessians[i])
             if leaf >= n_leaves or hessian == 0.0:
                 continue
-            for k in range(columns.shape[1]):
-                column = columns[leaf, k]
-                if column < 0:
+            units = np.int64(np.rint(hessian * rows.hessians_per_unit))
+            row, own = rows.data[i], columns[leaf]
+            sums, ranges = own_sums[leaf], own_ranges[leaf]
+            for k in range(np.uint64(own.size)):
+                if own[k] < 0:
                     break
-                value = np.float64(data[i, column])
+                column = np.uint64(own[k])
+                value = np.float64(row[column])
                 if value == value:
                     share = (value - spans[column, 0]) * spans[column, 2]
-                    own_sums[leaf, k, 0] += np.int64(np.rint(hessian * per_unit))
-                    weighted = hessian * share * per_unit
-                    own_sums[leaf, k, 1] += np.int64(np.rint(weighted))
-                    own_ranges[leaf, k, 0] = min(own_ranges[leaf, k, 0], value)
-                    own_ranges[leaf, k, 1] = max(own_ranges[leaf, k, 1], value)
+                    weighted = hessian * share * rows.hessians_per_unit
+                    sums[k, 0] += units
+                    sums[k, 1] += np.int64(np.rint(weighted))
+                    ranges[k, 0] = min(ranges[k, 0], value)
+                    ranges[k, 1] = max(ranges[k, 1], value)
         task = next_task(sync, 0)
 
 
 @kernel
 def centre_features(
-    sums,  # (threads, leaves, features, 2) int64: of `sum_values`
-    ranges,  # (threads, leaves, features, 2) float64: of `sum_values`
+    sums,  # (threads, leaves, features, 2) int64: `RegressionTables.values`
+    ranges,  # (threads, leaves, features, 2) float64
     hessians_per_unit,
     columns,  # (leaves, features) int64
-    spans,  # (columns, 3) float64: of `sum_values`
+    spans,  # (columns, 3) float64: the least value, the range, and 1 / the range
     centred,  # (6, leaves, features) float64, out
 ):
     """Write where the values of the features of each leaf are.
@@ -208,67 +255,62 @@ def centre_features(
                 centred[4, leaf, k], centred[5, leaf, k] = low, high
 
 
-@kernel
-def sum_products(
-    thread_id,
-    n_threads,
-    sync,
-    data,  # (rows, columns) float32 or float64, NaN missing
-    leaf_of,  # (rows,) uint32
-    gradients,  # (rows,) float32 or float64
-    hessians,  # (rows,) the same
-    gradients_per_unit,  # 1 / unit
-    hessians_per_unit,
-    columns,  # (leaves, features) int64: of the features of each leaf; then -1
-    centred,  # (6, leaves, features) float64: of `centre_features`
-    distances,  # (threads, features) float64, scratch
-    sums,  # (threads, leaves, cells) int64, zeros in, out
-):
+@inline
+def _sum_products(thread_id, sync, rows, columns, tables):
     """Sum the products of scaled features with gradients and with each other.
 
     The cells of a leaf are the products with gradients, followed by the lower triangle
     of those of two features and the hessian, row by row.
     """
-    rows, n_leaves = leaf_of.size, columns.shape[0]
-    own, scaled = sums[thread_id], distances[thread_id]
-    task = next_task(sync, 0)
-    while task * TASK_ROWS < rows:
-        for i in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
-            leaf = np.int64(leaf_of[i])
+    n_leaves, n_features = columns.shape
+    own_sums, scaled = tables.products[thread_id], tables.distances[thread_id]
+    task = next_task(sync, 1)
+    while task * TASK_ROWS < rows.leaf_of.size:
+        for i in range(
+            task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows.leaf_of.size)
+        ):
+            leaf = np.int64(rows.leaf_of[i])
             if leaf >= n_leaves:
                 continue
-            gradient = np.float64(gradients[i]) * gradients_per_unit
-            hessian = np.float64(hessians[i]) * hessians_per_unit
-            cells = own[leaf]
-            place = columns.shape[1]
-            for k in range(columns.shape[1]):
-                column = columns[leaf, k]
-                if column < 0:
+            gradient = np.float64(rows.gradients[i]) * rows.gradients_per_unit
+            hessian = np.float64(rows.hessians[i]) * rows.hessians_per_unit
+            row, own, cells = rows.data[i], columns[leaf], own_sums[leaf]
+            centres, inverses = tables.centred[1, leaf], tables.centred[3, leaf]
+            place = np.uint64(n_features)
+            for k in range(np.uint64(n_features)):
+                if own[k] < 0:
                     break
-                value = np.float64(data[i, column])
-                distance = (value - centred[1, leaf, k]) * centred[3, leaf, k]
+                value = np.float64(row[np.uint64(own[k])])
+                distance = (value - centres[k]) * inverses[k]
                 scaled[k] = distance if value == value else 0.0
                 cells[k] += np.int64(np.rint(gradient * scaled[k]))
                 weighted = hessian * scaled[k]
-                for other in range(k + 1):
-                    cells[place] += np.int64(np.rint(weighted * scaled[other]))
-                    place += 1
-        task = next_task(sync, 0)
+                for other in range(k + np.uint64(1)):
+                    product = np.int64(np.rint(weighted * scaled[other]))
+                    cells[place + other] += product
+                place += k + np.uint64(1)
+        task = next_task(sync, 1)
 
 
-@kernel
-def solve_leaves(
-    sums,  # (leaves, cells) int64: see `sum_products`
-    units,  # (2,) float64: of gradients and hessians
-    hessians,  # (leaves, features) float64: sums over the rows with the feature
-    linear_lambda,  # float64
-    factor,  # (features, features) float64, scratch
-    slopes,  # (leaves, features) float64, out
-):
+@inline
+def _solve_leaves(sums, units, hessians, linear_lambda, factor, slopes):
     """Write the slopes of the scaled features that ridge regressions find.
 
     The penalty is on standardised features, which adds a share to the diagonal. A
     feature that is constant, or a combination of those before it, has the slope 0.
+
+    Parameters
+    ----------
+    sums
+        (leaves, cells) int64: see `_sum_products`.
+    units
+        Of gradients and hessians.
+    hessians
+        (leaves, features): sums over the rows with the feature.
+    factor
+        (features, features), scratch.
+    slopes
+        (leaves, features), out.
     """
     n_features = hessians.shape[1]
     for leaf in range(sums.shape[0]):
@@ -299,6 +341,71 @@ def solve_leaves(
             for k in range(j + 1, n_features):
                 total -= factor[k, j] * own[k]
             own[j] = total / factor[j, j] if factor[j, j] > 0.0 else 0.0
+
+
+@kernel
+def regress_leaves(
+    thread_id,
+    n_threads,
+    sync,
+    rows,  # RegressedRows
+    columns,  # (leaves, features) int64: of the features of each leaf; then -1
+    spans,  # (columns, 3) float64: the least value, the range, and 1 / the range
+    linear_lambda,  # float64
+    tables,  # RegressionTables
+    slopes,  # (leaves, features) float64, out: of the scaled features
+):
+    """Regress the gradients of the rows of each leaf on its features."""
+    _sum_values(thread_id, sync, rows, columns, spans, tables)
+    barrier(sync, n_threads)
+    if thread_id == 0:
+        per_unit = rows.hessians_per_unit
+        sums, ranges, centred = tables.values, tables.ranges, tables.centred
+        centre_features(sums, ranges, per_unit, columns, spans, centred)
+    barrier(sync, n_threads)
+    _sum_products(thread_id, sync, rows, columns, tables)
+    barrier(sync, n_threads)
+    if thread_id == 0:
+        products = tables.products
+        for t in range(1, products.shape[0]):
+            for leaf in range(products.shape[1]):
+                for cell in range(products.shape[2]):
+                    products[0, leaf, cell] += products[t, leaf, cell]
+        units = 1.0 / rows.gradients_per_unit, 1.0 / rows.hessians_per_unit
+        hessians = tables.centred[0]
+        own = products[0]
+        _solve_leaves(own, units, hessians, linear_lambda, tables.factor, slopes)
+
+
+@kernel
+def write_terms(
+    steps,  # (leaves, features) float64: the change of a weight over a radius
+    centred,  # (6, leaves, features) float64: see `centre_features`
+    features,  # (leaves, features) int64
+    values,  # (leaves,) float32
+    learning_rate,
+    starts,  # (leaves + 1,) int64, out
+    terms,  # (leaves * features,) TERM_DTYPE, out
+):
+    """Write the terms of the leaves; return whether a leaf may be beyond float32."""
+    count, is_beyond = 0, False
+    starts[0] = 0
+    for leaf in range(steps.shape[0]):
+        reach = np.abs(np.float64(values[leaf]))
+        for k in range(steps.shape[1]):
+            step = learning_rate * steps[leaf, k]
+            reach += np.abs(step)
+            slope = step / centred[2, leaf, k]
+            if np.isfinite(slope) and slope != 0.0:
+                term = terms[count]
+                term["feature"] = features[leaf, k]
+                term["slope"] = slope
+                term["centre"] = centred[1, leaf, k]
+                term["low"], term["high"] = centred[4, leaf, k], centred[5, leaf, k]
+                count += 1
+        starts[leaf + 1] = count
+        is_beyond |= not reach <= _LARGEST
+    return is_beyond
 
 
 # Predictions

@@ -311,14 +311,41 @@ def check_targets(y: Any, multi_output: bool = False) -> npt.NDArray[Any]:
     targets: npt.NDArray[Any] = np.asarray(y)
     if not multi_output or targets.ndim != 2 or targets.shape[1] == 1:
         targets = column_or_1d(y, warn=True)
+    if targets.dtype == object and targets.ndim == 1:
+        if all(isinstance(label, bool | np.bool_) for label in targets):
+            return targets.astype(np.bool_)
+        _check_objects(targets)
     assert_all_finite(targets, input_name="y")
     return targets
 
 
+def _check_objects(y: npt.NDArray[Any]) -> None:
+    """Raise a `DataError` if a target is missing: None, or pandas' NA."""
+    for row, label in enumerate(y):
+        try:
+            is_missing = label is None or bool(label != label)
+        except TypeError:  # NA is neither equal nor unequal
+            is_missing = True
+        if is_missing:
+            raise DataError(
+                f"Input y contains NaN: it holds {label} in row {row}; drop the rows "
+                "without a label, or correct them",
+                code=ErrorCode.LABEL_NOT_FINITE,
+            )
+
+
 def sorted_classes(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the distinct labels among targets, sorted."""
-    check_classification_targets(y)
-    return np.unique(y)
+    try:
+        check_classification_targets(y)
+        return np.unique(y)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in y})
+        raise DataError(
+            "y holds labels of types that have no common order: "
+            f"{', '.join(kinds)}; convert them to one type, such as strings",
+            code=ErrorCode.LABEL_NOT_A_CLASS,
+        ) from None
 
 
 def encode_labels(

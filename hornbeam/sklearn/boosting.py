@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.auditions import MEASURED_STEP
 from hornbeam.bagging import Bags, train_bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
@@ -374,11 +375,12 @@ class BoostingEstimator(HeldOutEstimator):
         self, params: dict[str, Any], dtrain: Any, choice: Choice, plan: HeldOutPlan
     ) -> Bags:
         """Return the bags; where rounds are chosen, the rows out of bag decide."""
-        rounds, patience = choice.rounds, choice.patience
+        rounds, patience, step = choice.rounds, choice.patience, 1
         if self.quality is not None and "n_estimators" in choice.chosen:
             preset = QUALITIES[self.quality]
             rounds = preset.max_rounds
             patience = self.early_stopping_rounds or preset.patience
+            step = 1 if self.callbacks else min(MEASURED_STEP, patience)
         return train_bags(
             params,
             dtrain,
@@ -389,6 +391,7 @@ class BoostingEstimator(HeldOutEstimator):
             custom_metric=self._custom_metric(),
             early_stopping_rounds=patience,
             callbacks=self.callbacks,
+            measured_step=step,
         )
 
     def _is_stratified(self, dtrain: Any) -> bool:

@@ -261,8 +261,6 @@ TWO = {
     "add_linear_trees": "floats",
     "grow_symmetric_tree": "bins",
     "mark_symmetric": "floats",
-    "sum_products": "floats",
-    "sum_values": "floats",
 }
 FOUR = {
     "add_trees_to_few": "floats of features and of margins",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import xgboost
 
 from hornbeam import HornbeamClassifier
-from hornbeam.errors import ParameterError
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 
 
 @pytest.mark.parametrize("data", ["iris", "two"])
@@ -69,3 +70,42 @@ def test_one_class_has_probability_one(two):
 def test_objectives_that_do_not_match_the_classes(objective, message, iris):
     with pytest.raises(ParameterError, match=message):
         HornbeamClassifier(objective=objective).fit(*iris)
+
+
+def some_labels(values):
+    """Return features, and two labels of which the one of row 5 may be another."""
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    labels = [values[int(row[0] > 0)] for row in rows]
+    return rows, labels
+
+
+def test_booleans_are_classes_in_any_container():
+    rows, labels = some_labels([False, True])
+    expected = HornbeamClassifier(n_estimators=2).fit(rows, np.array(labels))
+    for own in (
+        np.array(labels, object),
+        pd.Series(labels, dtype=object),
+        pd.Series(labels, dtype="boolean"),
+    ):
+        model = HornbeamClassifier(n_estimators=2).fit(rows, own)
+        assert list(model.classes_) == [False, True]
+        same = model.predict_proba(rows) == expected.predict_proba(rows)
+        assert same.all()
+
+
+@pytest.mark.parametrize("missing", [None, pd.NA, np.nan])
+@pytest.mark.parametrize("values", ["no yes".split(), [False, True]])
+def test_a_missing_label_is_an_error(values, missing):
+    rows, labels = some_labels(values)
+    labels[5] = missing
+    with pytest.raises(DataError, match="in row 5") as caught:
+        HornbeamClassifier().fit(rows, np.array(labels, object))
+    assert caught.value.code is ErrorCode.LABEL_NOT_FINITE
+
+
+def test_labels_without_an_order_are_an_error():
+    rows, labels = some_labels(["no", "yes"])
+    labels[5] = 1
+    with pytest.raises(DataError, match="int, str; convert them") as caught:
+        HornbeamClassifier().fit(rows, np.array(labels, object))
+    assert caught.value.code is ErrorCode.LABEL_NOT_A_CLASS
