@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from functools import partial
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from typing import Any, Self
 
 import dask.array as da
@@ -58,6 +59,12 @@ class _DaskEstimator(BoostingEstimator):
     @client.setter
     def client(self, client: Client | None) -> None:
         self._client = client
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give `fit` the arguments of the estimator for one machine."""
+        if "fit" not in vars(cls):
+            cls.fit = _with_arguments(cls.fit, cls._local_class)  # type: ignore[method-assign]
+        super().__init_subclass__(**options)
 
     def __await__(self) -> Generator[Any, Any, Self]:
         """Return the estimator; awaiting it is a no-op."""
@@ -234,6 +241,21 @@ class _DaskEstimator(BoostingEstimator):
     def _compute(self, parts: list[Any]) -> list[Any]:
         """Return the results of delayed objects and futures."""
         return Workers(self.client).results(self.client.compute(parts))
+
+
+def _with_arguments(
+    fit: Callable[..., Any], local_class: type[BoostingEstimator]
+) -> Callable[..., Any]:
+    """Return `fit` with the signature that scikit-learn and editors read."""
+
+    @wraps(fit)
+    def own(self: Any, X: Any, y: Any, **given: Any) -> Any:
+        return fit(self, X, y, **given)
+
+    weights = Parameter("feature_weights", Parameter.KEYWORD_ONLY, default=None)
+    arguments = signature(local_class.fit).parameters.values()
+    own.__signature__ = Signature([*arguments, weights])  # type: ignore[attr-defined]
+    return own
 
 
 def _predict_locally(

@@ -34,6 +34,7 @@ from hornbeam.spark.params import (
     DATES,
     ClassParams,
     SparkParams,
+    constructor,
     declare,
     described,
     of_learner,
@@ -109,6 +110,9 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self.setParams(**params)
+
+    # What notebooks and editors show.
+    __init__.__signature__ = constructor()  # type: ignore[attr-defined]
 
     def _check_learner_params(self) -> None:
         check_cluster_training(Parameters.resolve(self.learner()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from inspect import Parameter, Signature
 from textwrap import fill, indent
 from typing import Any, ClassVar
 
@@ -27,7 +28,15 @@ from pyspark.ml.param.shared import (
 
 from hornbeam.errors import ErrorCode, ParameterError
 
-__all__ = ["DATES", "ClassParams", "SparkParams", "declare", "described", "of_learner"]
+__all__ = [
+    "DATES",
+    "ClassParams",
+    "SparkParams",
+    "constructor",
+    "declare",
+    "described",
+    "of_learner",
+]
 
 #: Spark's names of columns, by XGBoost's.
 ALIASES = {
@@ -205,6 +214,15 @@ def described() -> str:
         text = f"{doc[:1].upper()}{doc[1:]}. Default: {usual}."
         lines += [f"    {name}", indent(fill(text, 78), " " * 8)]
     return "\n".join(lines)
+
+
+def constructor() -> Signature:
+    """Return the signature of an estimator's constructor."""
+    arguments = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+    for name, (default, _) in (_OF_SPARK | _TABLE).items():
+        usual = None if default is _NONE else default
+        arguments.append(Parameter(name, Parameter.KEYWORD_ONLY, default=usual))
+    return Signature([*arguments, Parameter("params", Parameter.VAR_KEYWORD)])
 
 
 @declare(_TABLE | _INNER)
