@@ -268,6 +268,7 @@ FOUR = {
     "find_splits": "with or without categories, with or without limits",
     "find_multi_output_splits": "with or without categories, with or without limits",
     "bin_column": "bins and floats",
+    "regress_leaves": "floats of features and of gradients",
 }
 SIX = {
     "grow_tree": "bins, with or without categories, or with categories and limits",

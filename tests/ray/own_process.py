@@ -14,6 +14,6 @@ def run_in_own_process(program):
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
     )
     assert done.returncode == 0, done.stderr[-3000:]
