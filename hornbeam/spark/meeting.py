@@ -2,7 +2,9 @@
 
 The driver keeps the states of the first task. Where tasks cannot reach the driver, each
 of them keeps its own on the disk of its executor, since all have the whole model: the
-next attempt takes the latest that any of its tasks finds.
+next attempt takes the latest that any of its tasks finds. A task that has ended does
+not remove them, since Spark may lose the result of another one and repeat all; the next
+training on the executor does.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,15 +52,15 @@ class Place:
         The last state of the attempts before that this task finds.
     keep
         A function that keeps a state for the next attempt; None: another task does.
-    forget
-        Removes what was kept: the training is done.
+    end
+        Tells that this training is done, so that the next one may remove what was kept.
     """
 
     name: str
     tracker: Address
     start: RunState | None
     keep: Callable[[RunState], None] | None
-    forget: Callable[[], None]
+    end: Callable[[], None]
 
 
 @contextmanager
@@ -90,11 +93,13 @@ def meet(
             code=ErrorCode.WORKERS_LOST,
         )
     is_first, name = context.partitionId() == 0, f"{context.partitionId():06d}"
-    states = _StatesOnDisk(run, name)
     address, start, keep = None, None, None
     with ExitStack() as opened:
+        ended = ExitStack()
         if coordinator is None:
+            states = _StatesOnDisk(run, name)
             start, keep = states.latest(), states.keep
+            ended.callback(states.end)
             if is_first:
                 host = infos[0].address.rpartition(":")[0]
                 tracker = Tracker(n_tasks, host, by_task=True, timeout=timeout or 0)
@@ -109,7 +114,7 @@ def meet(
             address, start = link.receive()
             keep = partial(_tell, link)
         found = context.allGather(json.dumps(address))
-        yield Place(name, Address(*json.loads(found[0])), start, keep, states.remove)
+        yield Place(name, Address(*json.loads(found[0])), start, keep, ended.close)
 
 
 def _tell(link: Connection, state: RunState) -> None:
@@ -118,7 +123,7 @@ def _tell(link: Connection, state: RunState) -> None:
 
 
 class _StatesOnDisk:
-    """The states that the tasks of an executor keep.
+    """The states that the tasks of an executor keep; those of other runs are removed.
 
     Parameters
     ----------
@@ -130,8 +135,14 @@ class _StatesOnDisk:
 
     def __init__(self, run: str, task: str) -> None:
         folders = os.environ.get(_LOCAL_FOLDERS) or tempfile.gettempdir()
-        self._folder = Path(folders.split(",")[0], f"hornbeam-{run}")
-        self._own = self._folder / task
+        parent = Path(folders.split(",")[0])
+        self._folder = parent / f"hornbeam-{run}"
+        self._ended = parent / f"hornbeam-{run}.ended"
+        self._task = task
+        with suppress(FileNotFoundError):  # of an attempt whose result was lost
+            self._ended.rename(self._folder)
+        for other in parent.glob("hornbeam-*.ended"):
+            shutil.rmtree(other, ignore_errors=True)
 
     def latest(self) -> RunState | None:
         files = self._folder.glob("[0-9]*")
@@ -139,7 +150,8 @@ class _StatesOnDisk:
 
     def keep(self, state: RunState) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        replace_file(self._own, [pickle.dumps(state)])
+        replace_file(self._folder / self._task, [pickle.dumps(state)])
 
-    def remove(self) -> None:
-        self._own.unlink(missing_ok=True)
+    def end(self) -> None:
+        with suppress(FileNotFoundError):  # nothing was kept, or another task has ended
+            self._folder.rename(self._ended)

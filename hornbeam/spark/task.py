@@ -200,7 +200,7 @@ def _train(
             **{**task.options, "callbacks": callbacks},
         )
         group.gather("end", lambda: None)  # an error before this is one of all tasks
-    place.forget()
+    place.end()
     if group.rank > 0:
         return []
     return [

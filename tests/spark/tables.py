@@ -86,6 +86,19 @@ class Rounds(hornbeam.TrainingCallback):
         return False
 
 
+class KeptStates(hornbeam.TrainingCallback):
+    """Write the names of the folders of states on the disk of the executor."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def after_training(self, model):
+        local = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0])
+        names = sorted(path.name for path in local.glob("hornbeam-*"))
+        (self.folder / "kept").write_text(" ".join(names))
+        return model
+
+
 def _victim(what):
     """Return the process to kill: the worker, or the executor that it belongs to."""
     if what == "worker":

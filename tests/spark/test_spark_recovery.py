@@ -2,7 +2,16 @@
 
 import numpy as np
 import pytest
-from tables import NAMES, PARAMS, LostResult, Rounds, Strike, matrix, table
+from tables import (
+    NAMES,
+    PARAMS,
+    KeptStates,
+    LostResult,
+    Rounds,
+    Strike,
+    matrix,
+    table,
+)
 
 import hornbeam
 from hornbeam.spark import HornbeamRegressor
@@ -64,13 +73,31 @@ def test_executors_that_are_killed(spark_cluster, tmp_path, expected):
 def test_a_result_that_is_lost_after_the_others_ended(
     spark_cluster, tmp_path, expected
 ):
-    """Spark repeats the lost task alone, which asks for all."""
+    """Spark repeats the lost task alone, which asks for all; no round is lost."""
     frame = spark_cluster.createDataFrame(table())
     estimator = HornbeamRegressor(
-        callbacks=[LostResult(tmp_path)],
+        callbacks=[Rounds(tmp_path), LostResult(tmp_path)],
         launch_tracker_on_driver=False,
         **OPTIONS,
         **PARAMS,
     )
     assert estimator.fit(frame).get_booster().digest() == expected
     assert (tmp_path / "lost").exists()
+    rounds = [int(line) for line in (tmp_path / "rounds").read_text().split()]
+    assert rounds == list(range(9))
+
+
+def test_states_on_disk_are_removed_by_the_next_training(spark, tmp_path):
+    frame = spark.createDataFrame(table())
+    estimator = HornbeamRegressor(
+        callbacks=[KeptStates(tmp_path)],
+        launch_tracker_on_driver=False,
+        **OPTIONS,
+        **PARAMS,
+    )
+    found = []
+    for _ in range(2):
+        estimator.fit(frame)
+        found.append((tmp_path / "kept").read_text().split())
+    assert [len(names) for names in found] == [1, 1]
+    assert found[0] != found[1]
