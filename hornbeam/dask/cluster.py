@@ -20,16 +20,20 @@ from hornbeam.dask.channel import ActorChannel, exchange, open_channel
 from hornbeam.dask.client import task_key
 from hornbeam.dask.rpc import (
     ReducingActor,
-    ReductionTree,
     call_actor,
     pack_call,
-    reduction_trees,
     watch,
 )
 from hornbeam.dask.workers import CONNECT_TIMEOUT, Workers
 from hornbeam.distributed.messages import Message
 from hornbeam.distributed.partition_rows import Worker
 from hornbeam.distributed.partitions import Partition, PartitionReader
+from hornbeam.distributed.reduction_tree import (
+    TREE_FROM,
+    TREE_WIDTH,
+    ReductionTree,
+    reduction_trees,
+)
 from hornbeam.distributed.shard import Shard
 from hornbeam.distributed.training_rows import CustomObjective
 from hornbeam.distributed.transport import (
@@ -43,11 +47,6 @@ from hornbeam.errors import ClusterError, ErrorCode
 __all__ = ["DaskCluster", "DaskShard", "this_worker"]
 
 Item = TypeVar("Item")
-
-#: Number of actors from which sums are computed by tree reduction.
-_TREE_FROM = 16
-#: Children of each node of the reduction tree.
-_TREE_WIDTH = 4
 
 
 class DaskShard(ReducingActor, Shard):
@@ -92,8 +91,8 @@ class DaskCluster(Workers, Transport):
         actor_type: type = DaskShard,
         *,
         patience: float | str | None = None,
-        tree_from: int = _TREE_FROM,
-        tree_width: int = _TREE_WIDTH,
+        tree_from: int = TREE_FROM,
+        tree_width: int = TREE_WIDTH,
     ) -> None:
         super().__init__(client, patience)
         self._actor_type, self._module = actor_type, actor_type.__module__

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
@@ -15,7 +14,7 @@ from distributed import get_worker
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
-from hornbeam.backends.cluster import ActorLostError, RowActor
+from hornbeam.backends.cluster import ActorLostError
 from hornbeam.dask.channel import channel_handler
 from hornbeam.distributed.messages import (
     GarbledMessageError,
@@ -23,16 +22,15 @@ from hornbeam.distributed.messages import (
     sendable,
     unpack,
 )
+from hornbeam.distributed.reduction_tree import ReductionTree
 from hornbeam.distributed.transport import WorkerLostError, first_error
 
 __all__ = [
     "FIRST_CHECK",
     "ReducingActor",
-    "ReductionTree",
     "call_actor",
     "cancel",
     "pack_call",
-    "reduction_trees",
     "watch",
 ]
 
@@ -101,39 +99,6 @@ def _unpacked(result: Any) -> Any:
 
 
 # Tree reduction
-
-
-@dataclass(frozen=True, slots=True)
-class ReductionTree:
-    """An actor and the subtrees whose sums it adds to its own result.
-
-    Attributes
-    ----------
-    actor
-        The actor at the root.
-    key
-        Its key.
-    children
-        The subtrees.
-    """
-
-    actor: RowActor
-    key: str
-    children: tuple[ReductionTree, ...]
-
-
-def reduction_trees(
-    leaves: Sequence[ReductionTree], width: int
-) -> tuple[ReductionTree, ...]:
-    """Return at most `width` trees, with at most `width` children in each node.
-
-    Together they have all the actors of `leaves`, trees without children.
-    """
-    groups = [leaves[i::width] for i in range(min(width, len(leaves)))]
-    return tuple(
-        ReductionTree(first.actor, first.key, reduction_trees(rest, width))
-        for first, *rest in groups
-    )
 
 
 class ReducingActor:

@@ -41,6 +41,7 @@ _CHECKED = slice(8, None)
 HEAD_BYTES = _HEAD.size
 #: Messages below this size are sent, and their frames received, at once.
 SMALL = 1 << 16
+_RAISED_ON = "It was raised on"
 #: The maximum size of a frame, of frames in a message, and of a message in JSON.
 _MAX_FRAME, _MAX_FRAMES, _MAX_TEXT = 1 << 40, 1 << 20, 1 << 24
 
@@ -196,10 +197,12 @@ def sendable(
     need more than their text cannot be unpickled.
     """
     frame = traceback.format_tb(error.__traceback__)[-1:]
-    if frame and not isinstance(error, HornbeamError):
-        error.add_note(f"It was raised on {where}:\n{frame[0].rstrip()}")
+    if any(note.startswith(_RAISED_ON) for note in getattr(error, "__notes__", ())):
+        pass  # on another worker, which this one had asked
+    elif frame and not isinstance(error, HornbeamError):
+        error.add_note(f"{_RAISED_ON} {where}:\n{frame[0].rstrip()}")
     else:
-        error.add_note(f"It was raised on {where}.")
+        error.add_note(f"{_RAISED_ON} {where}.")
     try:
         pickle.loads(dumps(error))
     except Exception:

@@ -11,11 +11,25 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from functools import reduce
+from operator import add
 from typing import Any, Self
 
 from hornbeam import __version__
 from hornbeam.backends.cluster import ActorLostError, RowActor
-from hornbeam.distributed.connection import Connection, HandshakeError, Listener
+from hornbeam.distributed.connection import (
+    Address,
+    Connection,
+    HandshakeError,
+    Listener,
+)
+from hornbeam.distributed.peer import Peer
+from hornbeam.distributed.reduction_tree import (
+    TREE_FROM,
+    TREE_WIDTH,
+    ReductionTree,
+    reduction_trees,
+)
 from hornbeam.distributed.training_rows import CustomObjective
 from hornbeam.distributed.transport import (
     NO_WORKER_TIMEOUT,
@@ -25,7 +39,7 @@ from hornbeam.distributed.transport import (
     first_error,
     no_worker_error,
 )
-from hornbeam.distributed.worker_process import ALIVE, TOKEN
+from hornbeam.distributed.worker_process import TOKEN
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError, ParameterError
 
 __all__ = ["ProcessCluster"]
@@ -36,77 +50,6 @@ _HELLO_TIMEOUT = 10.0
 _START_TIMEOUT = 120.0
 #: Seconds between two checks that the workers are alive.
 _CHECK_INTERVAL = 0.25
-
-
-class _Peer:
-    """The client's end of the connection to a worker; a thread receives its answers.
-
-    Parameters
-    ----------
-    connection
-        Authenticated.
-    place
-        The worker's name.
-    pid
-        Its process.
-    """
-
-    def __init__(self, connection: Connection, place: str, pid: int) -> None:
-        self.connection, self.place, self.pid = connection, place, pid
-        self.is_lost = False
-        self._changed = threading.Lock()
-        self._numbers = itertools.count()
-        self._pending: dict[int, Future[Any]] = {}
-        threading.Thread(
-            target=self._receive, name="hornbeam-answers", daemon=True
-        ).start()
-
-    def ask(self, verb: str, *args: Any) -> Future[Any]:
-        """Send a message; the future has the answer, or fails when the worker does."""
-        answer: Future[Any] = Future()
-        with self._changed:
-            if self.is_lost:
-                answer.set_exception(WorkerLostError(self.place))
-                return answer
-            number = next(self._numbers)
-            self._pending[number] = answer
-        try:
-            self.connection.send((number, verb, args))
-        except OSError:
-            self.lose()
-        except BaseException:
-            with self._changed:
-                self._pending.pop(number, None)
-            raise
-        return answer
-
-    def lose(self) -> None:
-        """End the connection; the worker then ends itself, if it can."""
-        with self._changed:
-            self.is_lost = True
-            pending, self._pending = self._pending, {}
-        self.connection.shut_down()
-        for answer in pending.values():
-            answer.set_exception(WorkerLostError(self.place))
-
-    def _receive(self) -> None:
-        try:
-            while True:
-                number, is_result, result = self.connection.receive()
-                if number == ALIVE:
-                    continue
-                with self._changed:
-                    answer = self._pending.pop(number, None)
-                if answer is None:  # it answers what was not asked
-                    break
-                if is_result:
-                    answer.set_result(result)
-                else:
-                    answer.set_exception(result)
-        except (OSError, TypeError, ValueError):
-            pass  # it is closed, or what comes is no message
-        self.lose()
-        self.connection.close()
 
 
 class ProcessCluster(Transport):
@@ -128,6 +71,9 @@ class ProcessCluster(Transport):
         the environment variable ``HORNBEAM_TOKEN``.
     patience
         Seconds without a sign of life after which a worker is considered lost.
+    tree_from, tree_width
+        The number of actors from which sums are computed by tree reduction, and the
+        children of each node of the tree.
 
     Attributes
     ----------
@@ -143,6 +89,8 @@ class ProcessCluster(Transport):
         host: str = "127.0.0.1",
         port: int = 0,
         patience: float = 10.0,
+        tree_from: int = TREE_FROM,
+        tree_width: int = TREE_WIDTH,
     ) -> None:
         if not patience > 0:
             raise ParameterError(
@@ -150,11 +98,12 @@ class ProcessCluster(Transport):
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
         self.patience = patience
+        self._tree_from, self._tree_width = tree_from, tree_width
         self._listener = Listener("the client", host, port, self._welcome)
         self.host, self.port, self.token = self._listener.address
         #: Guards the workers, and is notified when one joins.
         self._changed = threading.Condition()
-        self._peers: dict[str, _Peer] = {}
+        self._peers: dict[str, Peer] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         #: Versions of workers that were refused.
         self._refused: list[str] = []
@@ -229,26 +178,32 @@ class ProcessCluster(Transport):
             connection.wait_at_most(_HELLO_TIMEOUT)
             hello = connection.receive_text()
             version, pid = str(hello["version"]), int(hello["pid"])
+            number = hello.get("number")
             connection.wait_at_most(None)
             with self._changed:
-                number = self._n_joined
-                self._n_joined += 1
-            host = connection.remote_host
-            place = f"worker {number} ({host}, process {pid})"
+                if number is None:
+                    number, self._n_joined = self._n_joined, self._n_joined + 1
+            place = f"worker {number} ({connection.remote_host}, process {pid})"
             if version != __version__:
                 self._refused.append(f"{place} with Hornbeam {version}")
                 connection.send_text(version=__version__)
                 connection.close()
                 return
+            host, port, token = hello["address"]
+            address = Address(str(host), int(port), str(token))
             connection.send_text(place=place)
         except (HandshakeError, OSError, KeyError, ValueError, TypeError):
             connection.close()  # a stranger, or a worker that has ended meanwhile
             return
         with self._changed:
-            peer = self._peers[place] = _Peer(connection, place, pid)
+            peer = Peer(connection, place, pid, address, self._lose)
+            self._peers[place] = peer
             self._changed.notify_all()
         if self._has_ended.is_set():
             peer.lose()
+
+    def _lose(self, peer: Peer) -> None:
+        """Do what is due once a worker is lost: others take its partitions."""
 
     def _watch(self) -> None:
         """Give up workers that say nothing, until the end."""
@@ -259,7 +214,7 @@ class ProcessCluster(Transport):
                 if time.monotonic() - peer.connection.last_heard > self.patience:
                     peer.lose()
 
-    def _peer(self, place: str) -> _Peer:
+    def _peer(self, place: str) -> Peer:
         with self._changed:
             return self._peers[place]
 
@@ -327,6 +282,20 @@ class ProcessCluster(Transport):
     def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
         asked = [self._ask(actor, "call", operation, args) for actor in actors]
         return self._answers(actors, asked)
+
+    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
+        if len(actors) < self._tree_from:
+            return super().sum(actors, operation, *args)
+        leaves = [
+            ReductionTree(actor, self._peer(actor.place).address, ())
+            for actor in actors
+        ]
+        trees = reduction_trees(leaves, self._tree_width)
+        asked = [
+            self._ask(tree.actor, "call", operation, args, tree.children, self.patience)
+            for tree in trees
+        ]
+        return reduce(add, self._answers([tree.actor for tree in trees], asked))
 
     def drop(self, actors: Sequence[RowActor]) -> None:
         for actor in actors:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hornbeam.distributed.reduction_tree import TREE_FROM, TREE_WIDTH
+
 __all__ = [
     "ENGINES",
     "EXCHANGES",
@@ -28,9 +30,6 @@ __all__ = [
     "traffic_of",
 ]
 
-#: Children of a worker in the tree, and workers from which on there is one, as in
-#: `hornbeam.dask.cluster`.
-_TREE_WIDTH, _TREE_FROM = 4, 16
 #: Children of a process in a group's tree.
 _GROUP_WIDTH = 2
 #: Sums of gradients and of hessians, int64 each.
@@ -218,7 +217,7 @@ def _counting(job: Job, cluster: Cluster, rates: Rates) -> tuple[float, float]:
     return counting, max(0.0, reading - counting)
 
 
-def _tree_depth(workers: int, width: int = _TREE_WIDTH) -> int:
+def _tree_depth(workers: int, width: int = TREE_WIDTH) -> int:
     """Return the number of hops of a message in a tree of this width."""
     depth = reached = 0
     while reached < workers:
@@ -232,9 +231,9 @@ def _star_call(cluster: Cluster, rates: Rates) -> float:
 
 
 def _tree_call(cluster: Cluster, rates: Rates) -> float:
-    below = min(_TREE_WIDTH, cluster.workers)
+    below = min(TREE_WIDTH, cluster.workers)
     beyond = (_tree_depth(cluster.workers) - 1) * (
-        rates.hop + (_TREE_WIDTH - 1) * rates.actor
+        rates.hop + (TREE_WIDTH - 1) * rates.actor
     )
     return rates.call + (below - 1) * rates.actor + beyond
 
@@ -259,7 +258,7 @@ def _star(job: Job, cluster: Cluster, rates: Rates) -> Parts:
 def _tree(job: Job, cluster: Cluster, rates: Rates) -> Parts:
     """Tree reduction: workers add the histograms of workers below them."""
     messages = (job.depth + 1) * _tree_call(cluster, rates)
-    width = min(_TREE_WIDTH, cluster.workers)
+    width = min(TREE_WIDTH, cluster.workers)
     received = _tree_depth(cluster.workers) * width * job.exchanged
     searching = job.searched * rates.bin / cluster.speed
     return messages, received * _per_byte(cluster, rates), searching
@@ -320,9 +319,9 @@ ENGINES = ("dask", "ray", "spark", "group")
 
 def exchange_of(engine: str, workers: int) -> str:
     """Return the method by which an engine reduces histograms: of `EXCHANGES`."""
-    if engine != "dask":
+    if engine not in ("dask", "ray"):
         return "group"
-    return "tree" if workers >= _TREE_FROM else "star"
+    return "tree" if workers >= TREE_FROM else "star"
 
 
 def traffic_of(job: Job, cluster: Cluster, exchange: str) -> float:
@@ -334,7 +333,7 @@ def traffic_of(job: Job, cluster: Cluster, exchange: str) -> float:
     if exchange == "star":
         return workers * job.exchanged
     if exchange == "tree":
-        return (min(_TREE_WIDTH, workers) + 1) * job.exchanged
+        return (min(TREE_WIDTH, workers) + 1) * job.exchanged
     others = min(_GROUP_WIDTH + 1, workers - 1)
     return 2 * others * job.exchanged
 

@@ -1,8 +1,9 @@
 """A worker process: it has actors with rows, and answers the calls of a client.
 
 It connects to a `hornbeam.distributed.process_cluster.ProcessCluster`, and ends with
-the connection. One thread receives; each actor computes in a
-thread of its own, and a thread says a few times a second that the process is alive.
+the connection. One thread receives; each actor computes in a thread of its own, and a
+thread says a few times a second that the process is alive. Other workers may connect,
+too, for the sums of a tree reduction.
 """
 
 from __future__ import annotations
@@ -11,27 +12,36 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 from hornbeam import __version__
+from hornbeam.backends.cluster import ActorLostError
 from hornbeam.cpu_count import available_threads
-from hornbeam.distributed.connection import Connection, HandshakeError, connect
+from hornbeam.distributed.connection import (
+    Address,
+    Connection,
+    HandshakeError,
+    Listener,
+    connect,
+)
 from hornbeam.distributed.messages import sendable
 from hornbeam.distributed.partition_rows import Worker
 from hornbeam.distributed.partitions import Partition
+from hornbeam.distributed.peer import ALIVE, Peer
+from hornbeam.distributed.reduction_tree import ReductionTree
 from hornbeam.distributed.shard import Shard
+from hornbeam.distributed.transport import WorkerLostError, first_error
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
-__all__ = ["ALIVE", "TOKEN", "PartitionSource", "WorkerProcess", "serve"]
+__all__ = ["TOKEN", "PartitionSource", "WorkerProcess", "serve"]
 
 #: The variable of the environment in which a worker finds the token.
 TOKEN = "HORNBEAM_TOKEN"
-#: The number of a message that is no answer: the worker is alive.
-ALIVE = -1
-#: Seconds between two of them.
+#: Seconds between two messages that say that the worker is alive.
 _ALIVE_INTERVAL = 0.25
 #: Seconds to connect, and for the client's first message.
 _CONNECT_TIMEOUT = 10.0
@@ -75,48 +85,80 @@ class PartitionSource:
             ) from error
 
 
+#: A connection, and the number of a message that came over it.
+Caller = tuple[Connection, int]
+
+
 class WorkerProcess:
-    """What a worker process does with the messages of its client.
+    """What a worker process does with the messages of its client and of other workers.
 
     Parameters
     ----------
-    connection
-        To the client, authenticated.
-    worker
-        The name that the client has given, and the number of threads.
+    host
+        The address of this machine, where other workers connect.
+    n_threads
+        Of an actor.
+
+    Attributes
+    ----------
+    address
+        Where other workers connect.
     """
 
-    def __init__(self, connection: Connection, worker: Worker) -> None:
-        self._connection, self._worker = connection, worker
+    def __init__(self, host: str, n_threads: int) -> None:
+        self._listener = Listener("this worker", host, 0, self._welcome)
+        self.address = self._listener.address
+        self._worker = Worker("a worker", n_threads)
         self._tasks = ThreadPoolExecutor(1)
         #: By the actor's number: the thread that computes, and the actor once it is
         #: there.
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._actors: dict[int, Any] = {}
+        #: The workers below this one in a tree, by where they listen.
+        self._below: dict[Address, Peer] = {}
+        self._connecting = threading.Lock()
 
-    def run(self) -> None:
-        """Answer messages until the client closes the connection."""
-        threading.Thread(target=self._say_alive, daemon=True).start()
+    def run(self, client: Connection, place: str) -> None:
+        """Answer messages until the client, which names this worker, closes."""
+        self._worker = Worker(place, self._worker.n_threads)
+        self._listener.start()
+        self._serve(client)
+        self._listener.close()
+
+    def _welcome(self, other: Connection) -> None:
+        """Answer messages of another worker."""
+        try:
+            other.accept(self.address.token)
+            self._serve(other)
+        except (HandshakeError, OSError):
+            pass  # a stranger
+        finally:
+            other.close()
+
+    def _serve(self, connection: Connection) -> None:
+        threading.Thread(
+            target=self._say_alive, args=(connection,), daemon=True
+        ).start()
         while True:
             try:
-                number, verb, args = self._connection.receive()
+                number, verb, args = connection.receive()
             except OSError:
                 return
-            getattr(self, f"_{verb}")(number, *args)
+            getattr(self, f"_{verb}")((connection, number), *args)
 
-    def _say_alive(self) -> None:
+    def _say_alive(self, connection: Connection) -> None:
         try:
             while True:
                 time.sleep(_ALIVE_INTERVAL)
-                self._connection.send((ALIVE, True, None))
+                connection.send((ALIVE, True, None))
         except OSError:
-            return  # the client is gone
+            return  # the other end is gone
 
     # What a client asks for
 
     def _place(
         self,
-        number: int,
+        caller: Caller,
         actor: int,
         numbers: tuple[int, ...],
         sources: tuple[PartitionSource, ...],
@@ -128,48 +170,100 @@ class WorkerProcess:
             self._actors[actor] = Shard(numbers, parts, reader, self._worker)
 
         self._threads[actor] = ThreadPoolExecutor(1)
-        self._threads[actor].submit(self._answer, number, make)
+        self._threads[actor].submit(self._answer, caller, make)
 
     def _call(
-        self, number: int, actor: int, method: str, args: tuple[Any, ...]
+        self,
+        caller: Caller,
+        actor: int,
+        method: str,
+        args: tuple[Any, ...],
+        children: Sequence[ReductionTree] = (),
+        patience: float | None = None,
     ) -> None:
+        """Answer with an actor's result, and those of the subtrees added to it."""
+
         def call() -> Any:
-            return getattr(self._actors[actor], method)(*args)
+            below = [
+                (child, self._ask(child, method, args, patience)) for child in children
+            ]
+            results, errors = [], []
+            try:
+                results.append(getattr(self._actors[actor], method)(*args))
+            except Exception as error:
+                errors.append(error)
+            for child, answer in below:
+                try:
+                    results.append(answer.result())
+                except WorkerLostError:
+                    errors.append(ActorLostError([child.actor]))
+                except Exception as error:
+                    errors.append(error)
+            if errors:
+                raise first_error(errors)
+            return reduce(add, results) if children else results[0]
 
-        self._threads[actor].submit(self._answer, number, call)
+        self._threads.get(actor, self._tasks).submit(self._answer, caller, call)
 
-    def _drop(self, number: int, actor: int) -> None:
+    def _ask(
+        self,
+        tree: ReductionTree,
+        method: str,
+        args: tuple[Any, ...],
+        patience: float | None,
+    ) -> Future[Any]:
+        """Send a call to the actor at the root of a subtree, on another worker."""
+        try:
+            peer = self._peer(tree.key, tree.actor.place, patience)
+        except OSError:
+            lost: Future[Any] = Future()
+            lost.set_exception(WorkerLostError(tree.actor.place))
+            return lost
+        number, children = tree.actor.number, tree.children
+        return peer.ask("call", number, method, args, children, patience)
+
+    def _peer(self, address: Address, place: str, patience: float | None) -> Peer:
+        with self._connecting:
+            peer = self._below.get(address)
+            if peer is None or peer.is_lost:
+                connection = connect(*address, _CONNECT_TIMEOUT)
+                connection.wait_at_most(patience)
+                peer = self._below[address] = Peer(connection, place)
+            return peer
+
+    def _drop(self, caller: Caller, actor: int) -> None:
         threads = self._threads.pop(actor, None)
         if threads is not None:
             threads.submit(self._actors.pop, actor, None)
             threads.shutdown(wait=False)
-        self._answer(number, lambda: None)
+        self._answer(caller, lambda: None)
 
     def _map(
         self,
-        number: int,
+        caller: Caller,
         task: Callable[..., Any],
         source: PartitionSource,
         args: tuple[Any, ...],
     ) -> None:
         compute = partial(_on_partition, task, source, args)
-        self._tasks.submit(self._answer, number, compute)
+        self._tasks.submit(self._answer, caller, compute)
 
-    def _answer(self, number: int, compute: Callable[[], Any]) -> None:
+    def _answer(self, caller: Caller, compute: Callable[[], Any]) -> None:
         """Send a result, or the error instead of it."""
         is_result, result = True, None
+        connection, number = caller
         try:
             result = compute()
         except Exception as error:
             is_result, result = False, sendable(error, self._worker.place)
         try:
-            self._connection.send((number, is_result, result))
+            connection.send((number, is_result, result))
         except OSError:
-            return  # the client is gone
+            return  # the caller is gone
         except Exception as error:
             text = f"on {self._worker.place}: {result!r} cannot be sent: {error}"
             failed = ClusterError(text, code=ErrorCode.CLUSTER_FAILURE)
-            self._connection.send((number, False, failed))
+            connection.send((number, False, failed))
 
 
 def _on_partition(
@@ -178,7 +272,9 @@ def _on_partition(
     return task(source.read(), *args)
 
 
-def serve(host: str, port: int, token: str, n_threads: int = 0) -> None:
+def serve(
+    host: str, port: int, token: str, n_threads: int = 0, number: int | None = None
+) -> None:
     """Work for the client that listens at an address, until it closes the connection.
 
     Parameters
@@ -187,6 +283,8 @@ def serve(host: str, port: int, token: str, n_threads: int = 0) -> None:
         Of the client.
     n_threads
         Of an actor; 0: all that this process may use.
+    number
+        Of this worker, for its name; None: the client numbers it.
     """
     try:
         connection = connect(host, port, token, _CONNECT_TIMEOUT)
@@ -201,8 +299,13 @@ def serve(host: str, port: int, token: str, n_threads: int = 0) -> None:
             f"there is no client at {host}, port {port}: {error}",
             code=ErrorCode.TRACKER_NOT_FOUND,
         ) from error
-    n_threads = n_threads or available_threads()
-    connection.send_text(version=__version__, pid=os.getpid(), threads=n_threads)
+    process = WorkerProcess(connection.local_host, n_threads or available_threads())
+    connection.send_text(
+        version=__version__,
+        pid=os.getpid(),
+        number=number,
+        address=process.address,
+    )
     try:
         welcome = connection.receive_text()
     except OSError as error:
@@ -217,4 +320,4 @@ def serve(host: str, port: int, token: str, n_threads: int = 0) -> None:
             code=ErrorCode.WORKER_VERSION_MISMATCH,
         )
     connection.wait_at_most(None)
-    WorkerProcess(connection, Worker(str(welcome["place"]), n_threads)).run()
+    process.run(connection, str(welcome["place"]))

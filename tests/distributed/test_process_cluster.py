@@ -67,6 +67,19 @@ def test_models_and_predictions_are_those_of_one_process(cluster):
         )
 
 
+@pytest.mark.parametrize("width", [1, 2])
+def test_sums_of_a_tree_and_errors_in_it(width):
+    with ProcessCluster(3, tree_from=2, tree_width=width) as cluster:
+        data = matrix(cluster)
+        result = train(cluster, PARAMS, data, 3, verbose_eval=False)
+        alone = hornbeam.train(PARAMS, hornbeam.DMatrix(X, Y), 3, verbose_eval=False)
+        assert result["booster"].digest() == alone.digest()
+        with pytest.raises(DataError, match=r"partition \d: ") as raised:
+            train(cluster, {"objective": "reg:gamma"}, data, 3)
+        assert "It was raised on worker" in raised.value.__notes__[0]
+        assert len(raised.value.__notes__) == 1
+
+
 def test_custom_objectives_and_bins_on_disk(cluster, tmp_path):
     data = matrix(cluster, cache=str(tmp_path))
     found = train(cluster, {"base_score": 0}, data, 3, obj=squared, verbose_eval=False)

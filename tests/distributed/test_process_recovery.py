@@ -1,6 +1,8 @@
 """Plain processes that die, stop, join or answer wrongly: the model is the same."""
 
+import contextlib
 import os
+import signal
 import time
 from functools import partial
 
@@ -9,6 +11,7 @@ from command_line import start_process
 from recovery import (
     AT,
     PARTS,
+    SIGNALS,
     Recovery,
     features_of,
     kind_of,
@@ -17,6 +20,7 @@ from recovery import (
     trained,
 )
 
+import hornbeam
 from hornbeam.distributed.process_cluster import ProcessCluster
 from hornbeam.distributed.processes import ProcessDMatrix, train
 from hornbeam.distributed.worker_process import serve
@@ -33,7 +37,7 @@ class Watched(ProcessCluster):
 
     def _ask(self, actor, verb, *args):
         if verb == "call":
-            self.seen(actor.place, *args)
+            self.seen(actor.place, *args[:2])
         return super()._ask(actor, verb, *args)
 
 
@@ -42,8 +46,8 @@ class Processes:
 
     restarts = False
 
-    def __init__(self, n_workers):
-        self.cluster, self._started = Watched(), []
+    def __init__(self, n_workers, **options):
+        self.cluster, self._started = Watched(**options), []
         self.processes = self.cluster.pids
         self._start(n_workers)
 
@@ -84,8 +88,8 @@ class Processes:
 def engine():
     started = []
 
-    def start(n_workers):
-        started.append(Processes(n_workers))
+    def start(n_workers, **options):
+        started.append(Processes(n_workers, **options))
         return started[-1]
 
     yield start
@@ -95,6 +99,33 @@ def engine():
 
 class TestProcesses(Recovery):
     pass
+
+
+class LoseTheLast(hornbeam.TrainingCallback):
+    """Signals the worker at the end of the tree after the second round."""
+
+    def __init__(self, processes, how):
+        self.processes, self.how, self.lost = processes, how, None
+
+    def after_iteration(self, model, epoch, evals_log):
+        if epoch == 1:
+            self.lost = model.actors[-1].place
+            os.kill(self.processes[self.lost], self.how)
+        return False
+
+
+@pytest.mark.alone
+@pytest.mark.strikes
+@pytest.mark.parametrize("how", SIGNALS)
+def test_a_worker_that_others_add_to_theirs_is_lost(engine, how):
+    own = engine(3, tree_from=2, tree_width=1)
+    processes = own.processes()
+    lose = LoseTheLast(processes, how)
+    result = trained(own, patience=2.0, callbacks=[lose])
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(processes[lose.lost], signal.SIGKILL)
+    same_as_alone(result)
+    assert lose.lost not in own.processes()
 
 
 def misbehave(part, how, kind):
@@ -108,15 +139,15 @@ def misbehave(part, how, kind):
     call, transmit = WorkerProcess._call, Connection._transmit
     kinds, due = [], []
 
-    def call_noted(worker, number, actor, method, args):
+    def call_noted(worker, caller, actor, method, args, *tree):
         found = kind_of(method, args)
         kinds.append(found)
         if found == kind and kinds.count(kind) == 1:
             if how == "late":
                 time.sleep(3)
             else:
-                due.append(number)
-        return call(worker, number, actor, method, args)
+                due.append(caller)
+        return call(worker, caller, actor, method, args, *tree)
 
     def transmit_wrongly(connection, parts):
         # Signs of life go unharmed; the answer is the first longer message after it.
