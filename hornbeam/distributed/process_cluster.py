@@ -280,7 +280,8 @@ class ProcessCluster(Transport):
         return actors
 
     def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
-        asked = [self._ask(actor, "call", operation, args) for actor in actors]
+        packed = pickle.dumps((operation, args), protocol=5)  # once for all
+        asked = [self._ask(actor, "call", packed) for actor in actors]
         return self._answers(actors, asked)
 
     def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
@@ -291,8 +292,9 @@ class ProcessCluster(Transport):
             for actor in actors
         ]
         trees = reduction_trees(leaves, self._tree_width)
+        packed = pickle.dumps((operation, args), protocol=5)
         asked = [
-            self._ask(tree.actor, "call", operation, args, tree.children, self.patience)
+            self._ask(tree.actor, "call", packed, tree.children, self.patience)
             for tree in trees
         ]
         return reduce(add, self._answers([tree.actor for tree in trees], asked))

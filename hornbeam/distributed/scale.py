@@ -319,7 +319,7 @@ ENGINES = ("dask", "ray", "spark", "group")
 
 def exchange_of(engine: str, workers: int) -> str:
     """Return the method by which an engine reduces histograms: of `EXCHANGES`."""
-    if engine not in ("dask", "ray"):
+    if engine != "dask":
         return "group"
     return "tree" if workers >= TREE_FROM else "star"
 

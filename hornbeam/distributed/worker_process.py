@@ -176,19 +176,20 @@ class WorkerProcess:
         self,
         caller: Caller,
         actor: int,
-        method: str,
-        args: tuple[Any, ...],
+        packed: bytes,
         children: Sequence[ReductionTree] = (),
         patience: float | None = None,
     ) -> None:
-        """Answer with an actor's result, and those of the subtrees added to it."""
+        """Answer with an actor's result, and those of the subtrees added to it.
+
+        `packed` is a pickle of the name of its method and of the arguments.
+        """
 
         def call() -> Any:
-            below = [
-                (child, self._ask(child, method, args, patience)) for child in children
-            ]
+            below = [(child, self._ask(child, packed, patience)) for child in children]
             results, errors = [], []
             try:
+                method, args = pickle.loads(packed)
                 results.append(getattr(self._actors[actor], method)(*args))
             except Exception as error:
                 errors.append(error)
@@ -208,8 +209,7 @@ class WorkerProcess:
     def _ask(
         self,
         tree: ReductionTree,
-        method: str,
-        args: tuple[Any, ...],
+        packed: bytes,
         patience: float | None,
     ) -> Future[Any]:
         """Send a call to the actor at the root of a subtree, on another worker."""
@@ -220,7 +220,7 @@ class WorkerProcess:
             lost.set_exception(WorkerLostError(tree.actor.place))
             return lost
         number, children = tree.actor.number, tree.children
-        return peer.ask("call", number, method, args, children, patience)
+        return peer.ask("call", number, packed, children, patience)
 
     def _peer(self, address: Address, place: str, patience: float | None) -> Peer:
         with self._connecting:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pickle
 import signal
 import time
 from functools import partial
@@ -37,7 +38,7 @@ class Watched(ProcessCluster):
 
     def _ask(self, actor, verb, *args):
         if verb == "call":
-            self.seen(actor.place, *args[:2])
+            self.seen(actor.place, *pickle.loads(args[0]))
         return super()._ask(actor, verb, *args)
 
 
@@ -130,6 +131,7 @@ def test_a_worker_that_others_add_to_theirs_is_lost(engine, how):
 
 def misbehave(part, how, kind):
     """Make this worker's first answer to a kind of message wrong."""
+    import pickle
     import random
     import time
 
@@ -139,15 +141,15 @@ def misbehave(part, how, kind):
     call, transmit = WorkerProcess._call, Connection._transmit
     kinds, due = [], []
 
-    def call_noted(worker, caller, actor, method, args, *tree):
-        found = kind_of(method, args)
+    def call_noted(worker, caller, actor, packed, *tree):
+        found = kind_of(*pickle.loads(packed))
         kinds.append(found)
         if found == kind and kinds.count(kind) == 1:
             if how == "late":
                 time.sleep(3)
             else:
                 due.append(caller)
-        return call(worker, caller, actor, method, args, *tree)
+        return call(worker, caller, actor, packed, *tree)
 
     def transmit_wrongly(connection, parts):
         # Signs of life go unharmed; the answer is the first longer message after it.
