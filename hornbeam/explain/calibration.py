@@ -179,6 +179,17 @@ def calibration_of(
         If the model does not predict class probabilities.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamClassifier
+    >>> from hornbeam.explain import calibration_of
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = HornbeamClassifier(n_estimators=30, max_depth=3).fit(X[:400], y[:400])
+    >>> (benign,) = calibration_of(model, X[400:], y[400:], bins=3)
+    >>> benign.predicted.round(2), benign.observed.round(2), round(benign.brier, 3)
+    (array([0.2 , 0.97, 1.  ]), array([0.32, 1.  , 1.  ]), 0.028)
     """
     subject = Subject(model, data, labels, class_names)
     probabilities, known = subject.probabilities(), subject.labels

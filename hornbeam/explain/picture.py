@@ -87,6 +87,16 @@ def plot_tree(
         A feature map, which replaces the feature names.
     with_stats
         Whether to show the gain of splits, and the cover of all nodes.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_tree
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_tree(model, 0, max_depth=2)
+    >>> ax.figure.savefig("tree.png")
     """
     require("matplotlib", "plot", "plot_tree")
     if ax is not None:

@@ -124,6 +124,21 @@ def reliability_of(
         If the model predicts no quantiles, or not those levels.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import reliability_of
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(
+    ...     objective="reg:quantileerror",
+    ...     quantile_alpha=[0.1, 0.5, 0.9],
+    ...     n_estimators=30,
+    ... ).fit(X[:300], y[:300])
+    >>> found = reliability_of(model, X[300:], y[300:])
+    >>> found.levels, found.shares.round(2)
+    (array([0.1, 0.5, 0.9]), array([0.27, 0.49, 0.73]))
     """
     subject = Subject(model, data, labels)
     objective, predictions = subject.booster.objective, subject.predictions()

@@ -84,6 +84,15 @@ def plot_calibration(
         If the model does not predict class probabilities.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamClassifier
+    >>> from hornbeam.explain import plot_calibration
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = HornbeamClassifier(n_estimators=30, max_depth=3).fit(X[:400], y[:400])
+    >>> ax = plot_calibration(model, X[400:], y[400:], bins=5)
     """
     require("matplotlib", "plot", "plot_calibration")
     if isinstance(model, list):

@@ -67,6 +67,20 @@ def plot_learning_curves(
         metrics.
     DataError
         If there was no evaluation data.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_learning_curves
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3)
+    >>> model = model.fit(
+    ...     X[:300], y[:300], eval_set=[(X[300:], y[300:])], verbose=False
+    ... )
+    >>> ax = plot_learning_curves(model)
+    >>> ax.get_ylabel()
+    'rmse'
     """
     require("matplotlib", "plot", "plot_learning_curves")
     curves = learning_curves_of(source, metric)

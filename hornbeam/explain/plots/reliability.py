@@ -59,6 +59,19 @@ def plot_quantile_reliability(
         If the model predicts no quantiles, or not those levels.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_quantile_reliability
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(
+    ...     objective="reg:quantileerror",
+    ...     quantile_alpha=[0.1, 0.5, 0.9],
+    ...     n_estimators=30,
+    ... ).fit(X[:300], y[:300])
+    >>> ax = plot_quantile_reliability(model, X[300:], y[300:])
     """
     require("matplotlib", "plot", "plot_quantile_reliability")
     if isinstance(model, Reliability):

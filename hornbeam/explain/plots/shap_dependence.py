@@ -96,6 +96,15 @@ def plot_shap_dependence(
     ParameterError
         If the model has no such feature or output, or has several outputs and none is
         chosen.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_shap_dependence
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_shap_dependence(model, X[300:], "bmi")
     """
     require("matplotlib", "plot", "plot_shap_dependence")
     if isinstance(model, Contributions):

@@ -98,6 +98,15 @@ def plot_shap_summary(
     ParameterError
         If `kind` is unknown, or the model has no such output, or has several and none
         is chosen.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_shap_summary
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_shap_summary(model, X[300:], max_features=5)
     """
     require("matplotlib", "plot", "plot_shap_summary")
     if kind not in _KINDS:
