@@ -29,14 +29,12 @@ class Calibration:
         Name of the class.
     edges
         (bins + 1,): edges of the bins of probabilities. A bin includes its upper edge;
-        the
-        first one also its lower edge.
+        the first one also its lower edge.
     counts
         (bins,): number of rows.
     predicted, observed
         (bins,): the mean predicted probability, and the share of rows of the class; NaN
-        for
-        a bin without weight.
+        for a bin without weight.
     brier
         The Brier score: the mean squared difference between probability and outcome.
     ece
@@ -77,8 +75,7 @@ class Calibration:
             Maximum number of bins; bins with equal edges are merged.
         strategy
             ``"quantile"`` for bins with equal numbers of rows, ``"uniform"`` for bins
-            of equal
-            width.
+            of equal width.
         name
             Name of the class.
         """
@@ -168,8 +165,7 @@ def calibration_of(
         Maximum number of bins; bins with equal edges are merged.
     strategy
         ``"quantile"`` for bins with equal numbers of rows, ``"uniform"`` for bins of
-        equal
-        width.
+        equal width.
     class_names
         Names of the classes; None: the classes of the estimator.
 

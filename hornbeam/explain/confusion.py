@@ -96,8 +96,7 @@ def confusion_of(
     """Return the confusion matrix of a classification model on data.
 
     The predicted class is the most probable one; with two classes it is the second
-    where
-    its probability is above `threshold`.
+    where its probability is above `threshold`.
 
     Parameters
     ----------

@@ -235,9 +235,8 @@ def interactions_of(
     """Return the strength of a feature's interaction with every other, (features,).
 
     The strength is the mean absolute SHAP interaction value over a few hundred rows
-    that
-    are evenly spaced over the data; 0 for the feature itself. The arguments
-    are those of `contributions_of`.
+    that are evenly spaced over the data; 0 for the feature itself. The arguments are
+    those of `contributions_of`.
 
     Examples
     --------

@@ -50,8 +50,7 @@ def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningC
     ----------
     source
         The `evals_result` of `train`, an estimator fitted with `eval_set`, or the
-        result of
-        `cv`.
+        result of `cv`.
     metric
         Return the curves of this metric only.
 

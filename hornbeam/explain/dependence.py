@@ -102,10 +102,8 @@ def partial_dependence(
         Whether to predict margins.
     grid
         Maximum number of grid values (None: 60 for one feature, 20 for each of two):
-        evenly
-        spaced quantiles, or the most frequent categories. For one feature the grid
-        values
-        themselves are also accepted, categories by name.
+        evenly spaced quantiles, or the most frequent categories. For one feature the
+        grid values themselves are also accepted, categories by name.
     percentiles
         Lower and upper percentile, as shares, between which quantiles are taken.
     max_rows

@@ -64,8 +64,7 @@ def plot_tree(
     coloured box is a leaf with its value, learning rate included, and its cover; higher
     values are darker. In a random forest it is the value that the tree alone would
     predict. In a classification tree, leaves show the most probable class, and the
-    shares
-    of all classes as a coloured bar.
+    shares of all classes as a coloured bar.
 
     Parameters
     ----------
@@ -75,8 +74,7 @@ def plot_tree(
         Index of the tree, in the order in which trees were grown.
     ax
         Axes to draw in; the tree is scaled down to fit. None: a new figure of the size
-        of
-        the tree.
+        of the tree.
     max_depth
         Splits at this depth are replaced by the number of leaves below them.
     class_names

@@ -32,12 +32,10 @@ class Reliability:
         (quantiles,): the nominal shares in ascending order.
     shares
         (quantiles,): the observed shares. Half of the labels that equal a quantile
-        count as
-        below it.
+        count as below it.
     spread
         (quantiles,): the 95 % margin of a share's difference from its level by chance,
-        for
-        this number of rows.
+        for this number of rows.
     """
 
     levels: Float64s
@@ -115,8 +113,7 @@ def reliability_of(
         Labels to use instead of those in the data.
     levels
         Levels of the quantiles of a distribution; None: 0.05, 0.1, ..., 0.95. A
-        quantile
-        model has levels of its own.
+        quantile model has levels of its own.
 
     Raises
     ------

@@ -65,8 +65,8 @@ class Residuals:
     def trend(self) -> tuple[Float64s, Float64s]:
         """Return predictions and mean residuals in windows, (windows,) each.
 
-        A window is a tenth of the rows in the order of predictions; the
-        windows overlap. The trend is empty where there are too few rows.
+        A window is a tenth of the rows in the order of predictions; the windows
+        overlap. The trend is empty where there are too few rows.
         """
         n_rows = len(self.values)
         wide = max(_FEWEST, round(_SHARE * n_rows))

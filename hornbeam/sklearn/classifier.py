@@ -56,8 +56,7 @@ class HornbeamClassifier(ModelClassifier, BoostingEstimator):
     array(['malignant', 'benign', 'benign'], dtype=object)
     >>> model.predict_proba(X_test)[:3].round(2)
     array([[0.  , 1.  ],
-           [0.99, 0.01],
-           [1.  , 0.  ]], dtype=float32)
+           [0.99, 0.01], [1.  , 0.  ]], dtype=float32)
     >>> round(model.score(X_test, y_test), 2)
     1.0
     """

@@ -70,10 +70,9 @@ class DataIter(ABC):
     def next(self, input_data: Callable[..., None]) -> bool | int:
         """Call `input_data` with the next batch and return True; False at the end.
 
-        Its keyword arguments are those of ``DMatrix``: `data`, `label`,
-        `weight`, `base_margin`, `group`, `qid`, `label_lower_bound`,
-        `label_upper_bound`, `feature_names`, `feature_types`, `feature_weights`,
-        `row_key`.
+        Its keyword arguments are those of ``DMatrix``: `data`, `label`, `weight`,
+        `base_margin`, `group`, `qid`, `label_lower_bound`, `label_upper_bound`,
+        `feature_names`, `feature_types`, `feature_weights`, `row_key`.
         """
 
     @abstractmethod

@@ -49,18 +49,15 @@ def plot_calibration(
 
     Points on the dashed line are perfectly calibrated; below it probabilities are too
     high. A histogram below shows the rows of each bin. The legend gives the Brier score
-    of
-    each class, and its expected calibration error (ECE), the mean distance from the
-    dashed line. With many classes only those furthest from it have a name and a
-    colour.
+    of each class, and its expected calibration error (ECE), the mean distance from the
+    dashed line. With many classes only those furthest from it have a name and a colour.
 
     Parameters
     ----------
     model
         A `Booster` for classification, a fitted classifier, or the result of
         `calibration_of`. With two classes the second is drawn; with more, each one
-        against
-        the rest.
+        against the rest.
     data
         A `DMatrix`, or anything that `DMatrix` accepts.
     labels
@@ -71,8 +68,7 @@ def plot_calibration(
         Maximum number of bins; bins with equal edges are merged.
     strategy
         ``"quantile"`` for bins with equal numbers of rows, ``"uniform"`` for bins of
-        equal
-        width.
+        equal width.
     class_names
         Names of the classes; None: the classes of the estimator.
     title

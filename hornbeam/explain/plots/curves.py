@@ -38,15 +38,14 @@ def plot_learning_curves(
 ) -> Any:
     """Plot metrics by boosting round, and return the axes.
 
-    Each data set has a line. The best round of the last one, which early
-    stopping monitors, is marked.
+    Each data set has a line. The best round of the last one, which early stopping
+    monitors, is marked.
 
     Parameters
     ----------
     source
-        The `evals_result` of `train`, an estimator fitted
-        with `eval_set`, or the result of `cv`, with bands of one standard deviation
-        over the folds.
+        The `evals_result` of `train`, an estimator fitted with `eval_set`, or the
+        result of `cv`, with bands of one standard deviation over the folds.
     ax
         Axes to draw in, one for each metric; None: a new figure with a panel for each
         metric.

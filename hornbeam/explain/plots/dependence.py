@@ -59,10 +59,9 @@ def plot_partial_dependence(
     For one feature the thick line is the mean prediction of all rows with the feature
     set to a value; each thin line is a row (individual conditional expectation).
     Categories have dots for the means, and short lines for the rows. The dashed line,
-    or
-    the last category position, is the mean with the feature set to missing.
-    For two features the colour is the mean prediction. Ticks along the axes mark the
-    deciles of the data.
+    or the last category position, is the mean with the feature set to missing. For two
+    features the colour is the mean prediction. Ticks along the axes mark the deciles of
+    the data.
 
     Parameters
     ----------

@@ -68,8 +68,7 @@ def plot_importance(
         Limits of the axes. Bars are at 0, 1, 2, ... from the bottom up.
     title, xlabel, ylabel
         Title and axis labels. None: no text, except that `xlabel` then names the
-        importance
-        type.
+        importance type.
     fmap
         A feature map, which replaces the feature names.
     importance_type

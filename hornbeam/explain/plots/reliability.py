@@ -31,9 +31,8 @@ def plot_quantile_reliability(
     """Plot the share of labels below each predicted quantile, and return the axes.
 
     Points on the dashed line are perfectly reliable; below it quantiles are too low.
-    The
-    band is the 95 % interval of chance. The text gives the largest gap and the share of
-    labels between the outermost quantiles.
+    The band is the 95 % interval of chance. The text gives the largest gap and the
+    share of labels between the outermost quantiles.
 
     Parameters
     ----------
@@ -48,8 +47,7 @@ def plot_quantile_reliability(
         Axes to draw in; None: a new figure.
     levels
         Levels of the quantiles of a distribution; None: 0.05, 0.1, ..., 0.95. A
-        quantile
-        model has levels of its own.
+        quantile model has levels of its own.
     title
         Title of the plot; None: no title.
 

@@ -43,10 +43,9 @@ def plot_residuals(
 ) -> Axes:
     """Plot residuals against predictions, and return the axes.
 
-    Many rows are drawn as a 2-d histogram. The line is the mean residual
-    in a window of a tenth of the rows; where it differs from 0, the model is biased.
-    The
-    histogram on the right is the distribution of the residuals.
+    Many rows are drawn as a 2-d histogram. The line is the mean residual in a window of
+    a tenth of the rows; where it differs from 0, the model is biased. The histogram on
+    the right is the distribution of the residuals.
 
     Parameters
     ----------

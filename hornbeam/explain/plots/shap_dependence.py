@@ -61,15 +61,15 @@ def plot_shap_dependence(
 ) -> Axes:
     """Plot the SHAP values of a feature against its values, and return the axes.
 
-    Each point is a row. Vertical spread at one value is due to interactions:
-    the colour is the value of the feature with the strongest interaction. Only the 40
-    most frequent categories are drawn.
+    Each point is a row. Vertical spread at one value is due to interactions: the colour
+    is the value of the feature with the strongest interaction. Only the 40 most
+    frequent categories are drawn.
 
     Parameters
     ----------
     model
-        A `Booster`, a fitted estimator, or contributions, whose
-        interactions are unknown.
+        A `Booster`, a fitted estimator, or contributions, whose interactions are
+        unknown.
     data
         A `DMatrix`, or anything that `DMatrix` accepts.
     feature
@@ -78,8 +78,7 @@ def plot_shap_dependence(
         Axes to draw in; None: a new figure.
     colour
         Name or index of the feature that colours the points; ``"auto"`` for the one
-        with the
-        strongest interaction, None for a single colour.
+        with the strongest interaction, None for a single colour.
     output
         Name or index of the output, where there are several classes, targets or
         quantiles.

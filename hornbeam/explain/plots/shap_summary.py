@@ -62,18 +62,15 @@ def plot_shap_summary(
     """Plot the SHAP values of all rows by feature, and return the axes.
 
     The feature with the largest mean absolute SHAP value is at the top. In a beeswarm
-    each
-    point is a row: to the right where the feature raises its margin, coloured by the
-    feature value, grey for categories and missing values. A bar is the mean absolute
-    SHAP
-    value, stacked by output where there are several.
+    each point is a row: to the right where the feature raises its margin, coloured by
+    the feature value, grey for categories and missing values. A bar is the mean
+    absolute SHAP value, stacked by output where there are several.
 
     Parameters
     ----------
     model
         A `Booster`, a fitted estimator, or contributions; for bars also contributions
-        of
-        several outputs.
+        of several outputs.
     data
         A `DMatrix`, or anything that `DMatrix` accepts.
     ax

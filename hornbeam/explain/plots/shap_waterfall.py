@@ -54,8 +54,7 @@ def plot_shap_waterfall(
     """Plot the SHAP values of one row as a waterfall, and return the axes.
 
     The base value is at the bottom. Each bar is the SHAP value of a feature, the
-    largest
-    at the top, which ends at the margin of the row.
+    largest at the top, which ends at the margin of the row.
 
     Parameters
     ----------
