@@ -22,7 +22,7 @@ import numpy as np
 from hornbeam.kernels.histogram import HistogramSlots, build_histograms
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel, phase
-from hornbeam.kernels.layout import JOIN_BINS, MIN_GAIN, PACK, REPLACE
+from hornbeam.kernels.layout import JOIN_BINS, PACK, REPLACE
 from hornbeam.kernels.leaves import bound_children, bound_nodes
 from hornbeam.kernels.packed_split import (
     PackedSums,
@@ -151,8 +151,7 @@ def _splits_left(tables, rules):
 
 @inline
 def _is_worthwhile(tables, node, rules):
-    gain = tables.splits[node]["gain"]
-    return gain > MIN_GAIN and gain >= rules.gamma
+    return tables.splits[node]["gain"] >= rules.gamma
 
 
 @inline
