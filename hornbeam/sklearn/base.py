@@ -17,7 +17,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.containers.dispatch import check_is_local
+from hornbeam.data.containers.frame import column_names
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.schema import check_names_differ
 from hornbeam.errors import (
     DataError,
     ErrorCode,
@@ -86,6 +88,7 @@ class ModelEstimator(BaseEstimator):
         if not reset and self._is_valid_array(X):
             return X
         check_is_local(X)
+        check_names_differ(column_names(X) or [])
         return validate_data(
             self,
             X,
