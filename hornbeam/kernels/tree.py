@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hornbeam.kernels.cut_scores import SCREENED_ROWS
 from hornbeam.kernels.histogram import HistogramSlots, build_histograms
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel, phase
@@ -571,6 +572,7 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
     else:
         search_node(
             pool.histograms[tables.family[SLOT, node]],
+            rules.packs and node_size(tables, node) <= SCREENED_ROWS,
             node,
             CandidateFeatures(chosen, allowed, chosen.size),
             features.table,
