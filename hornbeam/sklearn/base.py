@@ -170,10 +170,12 @@ class ModelEstimator(BaseEstimator):
     ) -> npt.NDArray[np.float32]:
         """Return the booster's predictions, ``"value"`` or ``"margin"``."""
         booster = self.get_booster()
+        if iteration_range is None:
+            iteration_range = booster.rounds_to_best()
         try:
             return booster.inplace_predict(
                 self._validate_features(X, reset=False) if validate_features else X,
-                iteration_range=self._get_iteration_range(iteration_range),
+                iteration_range=iteration_range,
                 predict_type=predict_type,
                 missing=self.missing,
                 validate_features=False,
