@@ -32,7 +32,7 @@ WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py
 # Left out are tests of the pages, of sources and of compiling, and digests, which are
 # compared for each level of the processor. Others that compile are marked jit.
 WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py digests.py \
-	docs.py parameter_names.py site.py),$(wildcard tests/test_*.py))
+	docs.py docstrings.py parameter_names.py site.py),$(wildcard tests/test_*.py))
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 

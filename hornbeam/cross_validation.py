@@ -111,6 +111,18 @@ def cv(
     return_predictions
         Whether to return the pair of metrics and out-of-fold predictions of all rows,
         at the last reported round; NaN for rows in no test fold.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from sklearn.datasets import load_diabetes
+    >>> data = hornbeam.DMatrix(*load_diabetes(return_X_y=True))
+    >>> table = hornbeam.cv(
+    ...     {"max_depth": 2, "learning_rate": 0.1}, data, 50, nfold=5, seed=1
+    ... )
+    >>> table[["test-rmse-mean", "test-rmse-std"]].tail(1).round(1)
+        test-rmse-mean  test-rmse-std
+    49            57.0            2.0
     """
     check_training_data(dtrain, None, DMatrix)
     chosen = Parameters.resolve(params)

@@ -295,6 +295,16 @@ class HornbeamError(ValueError):
         The error code.
     details
         The values in the message, by name.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> data = hornbeam.DMatrix([[1.0], [2.0]], label=[0, 1])
+    >>> try:
+    ...     hornbeam.train({"max_dept": 3}, data)
+    ... except hornbeam.HornbeamError as error:
+    ...     print(error.code, error, sep=": ")
+    unknown_parameter: unknown parameter 'max_dept'; did you mean 'max_depth'?
     """
 
     code: ErrorCode = ErrorCode.HORNBEAM_ERROR

@@ -77,6 +77,28 @@ def train(
     custom_metric
         A custom metric: a function of (predictions, data) that returns (name, value).
         It gets margins if the objective is a custom function.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> data = hornbeam.DMatrix(X[:400], y[:400])
+    >>> held_out = hornbeam.DMatrix(X[400:], y[400:])
+    >>> history = {}
+    >>> booster = hornbeam.train(
+    ...     {"objective": "binary:logistic", "max_depth": 3},
+    ...     data,
+    ...     200,
+    ...     evals=[(held_out, "held_out")],
+    ...     early_stopping_rounds=10,
+    ...     evals_result=history,
+    ...     verbose_eval=False,
+    ... )
+    >>> booster.best_iteration, round(booster.best_score, 4)
+    (126, 0.0827)
+    >>> booster.predict(held_out)[:3].round(3)
+    array([0.   , 0.999, 1.   ], dtype=float32)
     """
     try:
         check_training_data(dtrain, evals, DMatrix)

@@ -95,6 +95,11 @@ def warmup(progress: Callable[[int, int], None] | None = None) -> None:
     ----------
     progress
         A function that is called with the number of jobs that are done, and of all.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> hornbeam.warmup()  # doctest: +SKIP
     """
     if not COMPILED or NATIVE is not None:
         return

@@ -75,6 +75,27 @@ class Booster:
     ------
     ParameterError
         If a parameter is unknown or has an invalid value.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> data = hornbeam.DMatrix(X, y)
+    >>> booster = hornbeam.train({"max_depth": 2}, data, 20)
+    >>> booster
+    Booster(objective='reg:squarederror', rounds=20, trees=20, features=10)
+    >>> booster.save_model("diabetes.ubj")
+    >>> again = hornbeam.Booster(model_file="diabetes.ubj")
+    >>> again.digest() == booster.digest()
+    True
+    >>> np.array_equal(again.predict(data), booster.predict(data))
+    True
+    >>> sorted(booster.get_score(importance_type="gain"))[:3]
+    ['age', 'bmi', 'bp']
+    >>> booster[:5].num_boosted_rounds()
+    5
     """
 
     _learner: Learner
@@ -1013,6 +1034,17 @@ def merge(boosters: Sequence[Booster]) -> Booster:
     Its margins are those of the first, plus what the others add to their base score.
     So all must have the same base score, features, objective and outputs. Parameters
     and attributes are those of the first.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> data = hornbeam.DMatrix(*load_diabetes(return_X_y=True))
+    >>> booster = hornbeam.train({"max_depth": 2}, data, 20)
+    >>> merged = hornbeam.merge([booster[:5], booster[5:]])
+    >>> np.array_equal(merged.predict(data), booster.predict(data))
+    True
     """
     return _combined(boosters, merge_models)
 
@@ -1024,6 +1056,19 @@ def average(boosters: Sequence[Booster]) -> Booster:
     All must have the same base score, features, objective, outputs and number of
     rounds. Each round has their trees, as with ``num_parallel_tree``. Parameters and
     attributes are those of the first.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from sklearn.datasets import load_diabetes
+    >>> data = hornbeam.DMatrix(*load_diabetes(return_X_y=True))
+    >>> params = {"max_depth": 2, "subsample": 0.5}
+    >>> boosters = [
+    ...     hornbeam.train(params | {"seed": seed}, data, 20) for seed in range(3)
+    ... ]
+    >>> mean = hornbeam.average(boosters)
+    >>> mean.num_boosted_rounds(), len(mean.get_dump())
+    (20, 60)
     """
     return _combined(boosters, average_models)
 

@@ -5,7 +5,7 @@ The modules of SHAP values are imported on first use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,7 @@ class Predictor:
             )
         learner = self._learner
         learner.require_model()
-        model, threads = learner.model, learner.params.nthread
+        model = learner.model
         begin, end = model.tree_range(iteration_range)
         if model.linear is not None:
             if pred_leaf:
@@ -117,65 +117,21 @@ class Predictor:
                     code=ErrorCode.UNSUPPORTED_COMBINATION,
                 )
             check_linear_features(data)
-            data = learner.align(data, validate_features)
-            with lease(threads) as team:
-                if not explains:
-                    margins = self._linear_margins(team, data, data.base_margin)
-                    return self._finish(team, margins, output_margin, strict_shape)
-                from hornbeam.boosting.tree_shap import linear_shap_values
-
-                found = linear_shap_values(
-                    team,
-                    data,
-                    model.linear.weights,
-                    self.feature_type(data.dtype),
-                    self._start(data),
-                    self._margin_type,
-                    interactions=pred_interactions,
-                )
-            return found if strict_shape else squeeze_outputs(found)
         data = learner.align(data, validate_features)
         layout = self._layout(begin, end, data.dtype)
         if training and model.tree_weights is not None:
-            if end - begin < len(model.trees):
-                raise ParameterError(
-                    "training=True drops trees of all rounds, so iteration_range "
-                    "cannot select some of them; leave one of the two out",
-                    code=ErrorCode.CONFLICTING_PARAMETERS,
-                )
-            dropout = Dropout.of_round(learner.params, model)
-            weights = dropout.during(model.weights)
-            layout = self.layout_of(np.arange(end), weights, data.dtype)
-        cells = None if explains else layout.cost(data.n_rows, data.n_features)
-        with lease(threads, cells) as team:
-            if pred_leaf:
-                leaves = leaf_indices(team, data, layout)
-                return (
-                    self._shape_leaves(leaves, begin)
-                    if strict_shape
-                    else squeeze_outputs(leaves)
-                )
-            if explains:
-                from hornbeam.boosting.tree_shap import tree_shap_values
-                from hornbeam.forest.tree_paths import TreePaths
-
-                found = tree_shap_values(
-                    team,
-                    data,
-                    layout,
-                    TreePaths.of(model.trees[begin:end], layout),
-                    self._start(data),
-                    self._margin_type,
-                    approximate=approx_contribs,
-                    interactions=pred_interactions,
-                )
-                return found if strict_shape else squeeze_outputs(found)
-            base = self.base_margins()
-            margins = start_margins(
-                data.base_margin, base, data.n_rows, self._margin_type
+            layout = self._layout_of_dropout(begin, end, data.dtype)
+        if explains:
+            trees = model.trees[begin:end]
+            found = self._shap_values(
+                data, layout, trees, approx_contribs, pred_interactions
             )
-            add_layout(team, data, layout, margins, self._learner.params.device)
-            return self._finish(team, margins, output_margin, strict_shape)
+        elif pred_leaf:
+            found = self._leaves(data, layout, begin, strict_shape)
+        else:
+            margins = data.base_margin
+            return self._outputs(data, layout, margins, output_margin, strict_shape)
+        return found if strict_shape else squeeze_outputs(found)
 
     def inplace_predict(
         self,
@@ -196,7 +152,7 @@ class Predictor:
             )
         learner = self._learner
         learner.require_model()
-        model, threads = learner.model, learner.params.nthread
+        model = learner.model
         output_margin = predict_type == "margin"
         rows: Rows
         if self._is_plain(data, missing):
@@ -210,18 +166,8 @@ class Predictor:
         begin, end = model.tree_range(iteration_range)
         if base_margin is not None:
             base_margin = as_base_margin(base_margin, rows.n_rows)
-        if model.linear is not None:
-            with lease(threads) as team:
-                margins = self._linear_margins(team, rows, base_margin)
-                return self._finish(team, margins, output_margin, strict_shape)
-        margins = start_margins(
-            base_margin, self.base_margins(), rows.n_rows, self._margin_type
-        )
         layout = self._layout(begin, end, rows.dtype)
-        cells = layout.cost(rows.n_rows, rows.n_features)
-        with lease(threads, cells) as team:
-            add_layout(team, rows, layout, margins, self._learner.params.device)
-            return self._finish(team, margins, output_margin, strict_shape)
+        return self._outputs(rows, layout, base_margin, output_margin, strict_shape)
 
     def interventional_shap(
         self,
@@ -266,6 +212,72 @@ class Predictor:
                 )
         found = found.astype(self._margin_type)
         return found if strict_shape else squeeze_outputs(found)
+
+    def _outputs(
+        self,
+        rows: Rows,
+        layout: Layout,
+        base_margin: Margins | None,
+        output_margin: bool,
+        strict_shape: bool,
+    ) -> NDArray[Any]:
+        """Return the predictions of aligned rows, or their margins."""
+        params = self._learner.params
+        if self._learner.model.linear is not None:
+            with lease(params.nthread) as team:
+                margins = self._linear_margins(team, rows, base_margin)
+                return self._finish(team, margins, output_margin, strict_shape)
+        base = self.base_margins()
+        margins = start_margins(base_margin, base, rows.n_rows, self._margin_type)
+        cells = layout.cost(rows.n_rows, rows.n_features)
+        with lease(params.nthread, cells) as team:
+            add_layout(team, rows, layout, margins, params.device)
+            return self._finish(team, margins, output_margin, strict_shape)
+
+    def _leaves(
+        self, data: DMatrix, layout: Layout, begin: int, strict_shape: bool
+    ) -> NDArray[Any]:
+        """Return leaf indices, (rows, trees), of the trees from `begin` on."""
+        cells = layout.cost(data.n_rows, data.n_features)
+        with lease(self._learner.params.nthread, cells) as team:
+            leaves = leaf_indices(team, data, layout)
+        return self._shape_leaves(leaves, begin) if strict_shape else leaves
+
+    def _shap_values(
+        self,
+        data: DMatrix,
+        layout: Layout,
+        trees: Sequence[Tree],
+        approximate: bool,
+        interactions: bool,
+    ) -> NDArray[Any]:
+        """Return SHAP values or interaction values, with a base value as the last."""
+        from hornbeam.boosting.tree_shap import linear_shap_values, tree_shap_values
+        from hornbeam.forest.tree_paths import TreePaths
+
+        linear = self._learner.model.linear
+        start = self._start(data)
+        with lease(self._learner.params.nthread) as team:
+            if linear is not None:
+                return linear_shap_values(
+                    team,
+                    data,
+                    linear.weights,
+                    self.feature_type(data.dtype),
+                    start,
+                    self._margin_type,
+                    interactions=interactions,
+                )
+            return tree_shap_values(
+                team,
+                data,
+                layout,
+                TreePaths.of(trees, layout),
+                start,
+                self._margin_type,
+                approximate=approximate,
+                interactions=interactions,
+            )
 
     def transform(self, margins: Margins) -> Margins:
         """Return predictions as metrics take them, (rows,) or (rows, outputs).
@@ -421,6 +433,18 @@ class Predictor:
             layout = self.layout_of(np.arange(begin, end), weights, dtype)
             self._layouts[key] = layout
         return layout
+
+    def _layout_of_dropout(self, begin: int, end: int, dtype: Any) -> Layout:
+        """Return the trees that the next round of DART keeps, laid out."""
+        learner, model = self._learner, self._learner.model
+        if end - begin < len(model.trees):
+            raise ParameterError(
+                "training=True drops trees of all rounds, so iteration_range "
+                "cannot select some of them; leave one of the two out",
+                code=ErrorCode.CONFLICTING_PARAMETERS,
+            )
+        dropout = Dropout.of_round(learner.params, model)
+        return self.layout_of(np.arange(end), dropout.during(model.weights), dtype)
 
     def layout_of(
         self,

@@ -27,7 +27,29 @@ EvalsLog: TypeAlias = dict[str, dict[str, list[Score]]]
 
 
 class TrainingCallback:
-    """Base of all callbacks; subclasses override the methods that they need."""
+    """Base of all callbacks; subclasses override the methods that they need.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import numpy as np
+    >>> class StopAt(hornbeam.TrainingCallback):
+    ...     def after_iteration(self, model, epoch, evals_log):
+    ...         return evals_log["train"]["rmse"][-1] < 0.1  # True ends the training
+    ...
+    >>> X = np.random.default_rng(0).random((500, 3))
+    >>> data = hornbeam.DMatrix(X, X @ [1, 2, 3])
+    >>> booster = hornbeam.train(
+    ...     {},
+    ...     data,
+    ...     100,
+    ...     evals=[(data, "train")],
+    ...     callbacks=[StopAt()],
+    ...     verbose_eval=False,
+    ... )
+    >>> booster.num_boosted_rounds()
+    9
+    """
 
     EvalsLog: ClassVar[TypeAlias] = EvalsLog
     #: Whether it runs after other callbacks, because it stores their state.

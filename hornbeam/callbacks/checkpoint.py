@@ -45,6 +45,18 @@ class TrainingCheckPoint(TrainingCallback):
         saved with each model; it holds the metric values and the states of all
         callbacks. ``num_boost_round`` counts from the first round of the interrupted
         training.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import load_diabetes
+    >>> data = hornbeam.DMatrix(*load_diabetes(return_X_y=True))
+    >>> Path("checkpoints").mkdir()
+    >>> checkpoint = hornbeam.TrainingCheckPoint("checkpoints", interval=5)
+    >>> booster = hornbeam.train({}, data, 12, callbacks=[checkpoint])
+    >>> sorted(path.name for path in Path("checkpoints").iterdir())
+    ['model_10.ubj', 'model_5.ubj']
     """
 
     default_format = "ubj"

@@ -122,6 +122,25 @@ class EarlyStopping(_BestRound):
         Whether training returns the model up to its best round instead of the last.
     min_delta
         The change that an improvement must exceed.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> data = hornbeam.DMatrix(X[:300], y[:300])
+    >>> held_out = hornbeam.DMatrix(X[300:], y[300:])
+    >>> stopping = hornbeam.EarlyStopping(rounds=5, metric_name="mae", save_best=True)
+    >>> booster = hornbeam.train(
+    ...     {"max_depth": 2, "eval_metric": ["rmse", "mae"]},
+    ...     data,
+    ...     100,
+    ...     evals=[(held_out, "held_out")],
+    ...     callbacks=[stopping],
+    ...     verbose_eval=False,
+    ... )
+    >>> booster.num_boosted_rounds() == booster.best_iteration + 1
+    True
     """
 
     def __init__(
@@ -186,6 +205,16 @@ class TimeLimit(_BestRound):
     save_best
         Whether training returns the model up to its best round instead of the last,
         even if it ends before the limit.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from sklearn.datasets import load_diabetes
+    >>> data = hornbeam.DMatrix(*load_diabetes(return_X_y=True))
+    >>> limit = hornbeam.TimeLimit(seconds=60)
+    >>> booster = hornbeam.train({"max_depth": 2}, data, 20, callbacks=[limit])
+    >>> booster.num_boosted_rounds()
+    20
     """
 
     def __init__(

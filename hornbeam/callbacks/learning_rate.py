@@ -24,6 +24,14 @@ class LearningRateScheduler(TrainingCallback):
     ----------
     learning_rates
         A function of the epoch, or a list with one rate per round.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from sklearn.datasets import load_diabetes
+    >>> data = hornbeam.DMatrix(*load_diabetes(return_X_y=True))
+    >>> falling = hornbeam.LearningRateScheduler(lambda epoch: 0.3 * 0.95**epoch)
+    >>> booster = hornbeam.train({}, data, 20, callbacks=[falling])
     """
 
     def __init__(

@@ -40,6 +40,24 @@ class EvaluationMonitor(TrainingCallback):
     logger
         The function that is called with each line. By default it is printed; in a
         group of processes once, where the tracker is.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from sklearn.datasets import load_diabetes
+    >>> data = hornbeam.DMatrix(*load_diabetes(return_X_y=True))
+    >>> monitor = hornbeam.EvaluationMonitor(period=5)
+    >>> booster = hornbeam.train(
+    ...     {},
+    ...     data,
+    ...     10,
+    ...     evals=[(data, "train")],
+    ...     callbacks=[monitor],
+    ...     verbose_eval=False,
+    ... )
+    [0]	train-rmse:62.18011
+    [5]	train-rmse:30.96880
+    [9]	train-rmse:23.40625
     """
 
     def __init__(
@@ -101,6 +119,13 @@ class ProgressBar(TrainingCallback):
         The output; standard error if not given.
     unit
         The name of a round in lines.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from sklearn.datasets import load_diabetes
+    >>> data = hornbeam.DMatrix(*load_diabetes(return_X_y=True))
+    >>> booster = hornbeam.train({}, data, 50, callbacks=[hornbeam.ProgressBar()])
     """
 
     def __init__(

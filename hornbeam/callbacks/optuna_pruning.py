@@ -26,6 +26,31 @@ class OptunaPruning(TrainingCallback):
     observation_key
         The names of data and metric, such as ``"valid-logloss"``;
         ``"validation_0-logloss"`` for an estimator, ``"test-logloss"`` for `cv`.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import optuna
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> data = hornbeam.DMatrix(X[:300], y[:300])
+    >>> held_out = hornbeam.DMatrix(X[300:], y[300:])
+    >>> def objective(trial):
+    ...     booster = hornbeam.train(
+    ...         {"max_depth": trial.suggest_int("max_depth", 1, 4)},
+    ...         data,
+    ...         20,
+    ...         evals=[(held_out, "valid")],
+    ...         callbacks=[hornbeam.OptunaPruning(trial, "valid-rmse")],
+    ...         verbose_eval=False,
+    ...     )
+    ...     return float(booster.eval(held_out).split(":")[1])
+    ...
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    >>> study.optimize(objective, n_trials=4)
+    >>> sorted(study.best_params)
+    ['max_depth']
     """
 
     def __init__(self, trial: Any, observation_key: str) -> None:

@@ -27,6 +27,18 @@ class OutOfBag(TrainingCallback):
     ----------
     improvement
         The decrease of the mean loss in each round; for RMSE, of the squared error.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> from sklearn.datasets import load_diabetes
+    >>> data = hornbeam.DMatrix(*load_diabetes(return_X_y=True))
+    >>> out_of_bag = hornbeam.OutOfBag()
+    >>> booster = hornbeam.train(
+    ...     {"subsample": 0.5, "max_depth": 2}, data, 20, callbacks=[out_of_bag]
+    ... )
+    >>> len(out_of_bag.improvement)
+    20
     """
 
     def __init__(self) -> None:

@@ -102,9 +102,10 @@ def train(
     ] = None,
     *,
     columns: MetaColumns,
-    model: Annotated[Path, typer.Option(help="Where to save: .ubj or .json.")] = Path(
-        "model.ubj"
-    ),
+    model: Annotated[
+        Path,
+        typer.Option("--model", "--output", "-o", help="Where to save: .ubj or .json."),
+    ] = Path("model.ubj"),
     task: Annotated[
         Task | None, typer.Option(help="The task. Default: the target column tells.")
     ] = None,
@@ -192,7 +193,11 @@ def predict(
     model: ModelIn,
     output: Annotated[
         Path | None,
-        typer.Option(help="Where to write: .csv or .parquet; - is stdout, as CSV."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Where to write: .csv or .parquet; - is stdout, as CSV.",
+        ),
     ] = None,
     margin: Annotated[
         bool,

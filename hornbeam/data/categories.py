@@ -30,6 +30,18 @@ class Categories:
         is not categorical, or its codes have no names.
     feature_names
         Names of the features in `to_arrow`; None: their numbers.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import pandas as pd
+    >>> colours = pd.DataFrame({"colour": pd.Categorical(["red", "blue", "red"])})
+    >>> data = hornbeam.DMatrix(colours, label=[0, 1, 0])
+    >>> data.get_categories().names
+    (array(['blue', 'red'], dtype=object),)
+    >>> booster = hornbeam.train({}, data, 1)
+    >>> booster.get_categories() == data.get_categories()
+    True
     """
 
     __slots__ = ("feature_names", "names")

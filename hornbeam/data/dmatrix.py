@@ -107,6 +107,26 @@ class DMatrix(MetaInfoAccessors):
         ``"error"``: columns of dates and times are an error. ``"expand"``: trees split
         on year, month, day, weekday and hour, where they vary, on days since 1970, and
         on the seconds of durations. The model computes them from the same columns.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import pandas as pd
+    >>> table = pd.DataFrame(
+    ...     {
+    ...         "age": [31, 45, None, 52],
+    ...         "city": pd.Categorical(["Bonn", "Ulm", "Ulm", "Bonn"]),
+    ...     }
+    ... )
+    >>> data = hornbeam.DMatrix(table, label=[0, 1, 1, 0], weight=[1, 1, 2, 1])
+    >>> data
+    DMatrix(4 rows x 2 columns, 1 categorical, label, weight)
+    >>> data.num_row(), data.num_col(), data.num_nonmissing()
+    (4, 2, 7)
+    >>> data.feature_types
+    ['float', 'c']
+    >>> data.slice([0, 2]).get_label()
+    array([0., 1.])
     """
 
     #: The class of `info`.

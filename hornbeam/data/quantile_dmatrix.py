@@ -47,6 +47,20 @@ class QuantileDMatrix(DMatrix):
 nthread, group, qid, label_lower_bound, label_upper_bound, feature_weights, \
 row_key, enable_categorical, data_split_mode, sketch, dates
         As for `DMatrix`. With `ref`, times have the parts that are features of `ref`.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((1000, 5))
+    >>> y = X[:, 0] + X[:, 1] ** 2
+    >>> data = hornbeam.QuantileDMatrix(X[:800], y[:800], max_bin=64)
+    >>> held_out = hornbeam.QuantileDMatrix(X[800:], y[800:], ref=data)
+    >>> booster = hornbeam.train(
+    ...     {"max_bin": 64}, data, evals=[(held_out, "held_out")], verbose_eval=False
+    ... )
+    >>> float(booster.eval(held_out).split(":")[1]) < 0.5
+    True
     """
 
     @short_traceback
@@ -302,6 +316,25 @@ nthread, max_bin, ref, group, qid, label_lower_bound, label_upper_bound, \
 feature_weights, row_key, enable_categorical, max_quantile_batches, data_split_mode, \
 sketch, unseen, dates
         As for `QuantileDMatrix`.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> X = np.random.default_rng(0).standard_normal((5000, 4))
+    >>> table = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    >>> table["y"] = table["a"] > 0
+    >>> table.to_csv("table.csv", index=False)
+    >>> source = hornbeam.read("table.csv")
+    >>> data = hornbeam.ExtMemQuantileDMatrix(source, label="y", cache="blocks")
+    >>> data.num_row(), data.num_col()
+    (5000, 4)
+    >>> params = {"objective": "binary:logistic"}
+    >>> booster = hornbeam.train(params, data, 5)
+    >>> in_memory = hornbeam.DMatrix(source, label="y")
+    >>> hornbeam.train(params, in_memory, 5).digest() == booster.digest()
+    True
     """
 
     @short_traceback

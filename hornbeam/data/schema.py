@@ -16,6 +16,7 @@ __all__ = [
     "TIME",
     "Schema",
     "check_names",
+    "check_names_differ",
     "check_types",
     "column_label",
     "listed",
@@ -115,6 +116,12 @@ def check_names(names: Sequence[str] | None, n_features: int) -> list[str] | Non
                 "which XGBoost does not accept; rename the column",
                 code=ErrorCode.INVALID_FEATURE_NAME,
             )
+    check_names_differ(names)
+    return names
+
+
+def check_names_differ(names: Sequence[str]) -> None:
+    """Raise a `DataError` if a name comes more than once."""
     duplicates = [name for name, count in Counter(names).items() if count > 1]
     if duplicates:
         raise DataError(
@@ -123,7 +130,6 @@ def check_names(names: Sequence[str] | None, n_features: int) -> list[str] | Non
             code=ErrorCode.DUPLICATE_FEATURE_NAMES,
             names=listed(duplicates),
         )
-    return names
 
 
 def check_types(types: Sequence[str] | None, n_features: int) -> list[str] | None:

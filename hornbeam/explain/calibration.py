@@ -29,14 +29,12 @@ class Calibration:
         Name of the class.
     edges
         (bins + 1,): edges of the bins of probabilities. A bin includes its upper edge;
-        the
-        first one also its lower edge.
+        the first one also its lower edge.
     counts
         (bins,): number of rows.
     predicted, observed
         (bins,): the mean predicted probability, and the share of rows of the class; NaN
-        for
-        a bin without weight.
+        for a bin without weight.
     brier
         The Brier score: the mean squared difference between probability and outcome.
     ece
@@ -77,8 +75,7 @@ class Calibration:
             Maximum number of bins; bins with equal edges are merged.
         strategy
             ``"quantile"`` for bins with equal numbers of rows, ``"uniform"`` for bins
-            of equal
-            width.
+            of equal width.
         name
             Name of the class.
         """
@@ -168,8 +165,7 @@ def calibration_of(
         Maximum number of bins; bins with equal edges are merged.
     strategy
         ``"quantile"`` for bins with equal numbers of rows, ``"uniform"`` for bins of
-        equal
-        width.
+        equal width.
     class_names
         Names of the classes; None: the classes of the estimator.
 
@@ -179,6 +175,17 @@ def calibration_of(
         If the model does not predict class probabilities.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamClassifier
+    >>> from hornbeam.explain import calibration_of
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = HornbeamClassifier(n_estimators=30, max_depth=3).fit(X[:400], y[:400])
+    >>> (benign,) = calibration_of(model, X[400:], y[400:], bins=3)
+    >>> benign.predicted.round(2), benign.observed.round(2), round(benign.brier, 3)
+    (array([0.2 , 0.97, 1.  ]), array([0.32, 1.  , 1.  ]), 0.028)
     """
     subject = Subject(model, data, labels, class_names)
     probabilities, known = subject.probabilities(), subject.labels

@@ -50,8 +50,7 @@ class Column:
         """Return grid values in ascending order.
 
         For numbers these are quantiles evenly spaced between the percentiles; for
-        categories
-        the codes of the most frequent ones.
+        categories the codes of the most frequent ones.
         """
         known = self.known
         if self.levels is None:

@@ -96,8 +96,7 @@ def confusion_of(
     """Return the confusion matrix of a classification model on data.
 
     The predicted class is the most probable one; with two classes it is the second
-    where
-    its probability is above `threshold`.
+    where its probability is above `threshold`.
 
     Parameters
     ----------
@@ -118,6 +117,17 @@ def confusion_of(
         If the model is not a classification model.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamClassifier
+    >>> from hornbeam.explain import confusion_of
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = HornbeamClassifier(n_estimators=30, max_depth=3).fit(X[:400], y[:400])
+    >>> confusion_of(model, X[400:], y[400:]).counts
+    array([[ 39.,   0.],
+           [  4., 126.]])
     """
     subject = Subject(model, data, labels, class_names)
     labels = subject.labels.reshape(subject.data.num_row(), -1)

@@ -113,6 +113,16 @@ def contributions_by_output(
     """Return the SHAP values of a model for each of its outputs.
 
     The arguments are those of `contributions_of`.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamClassifier
+    >>> from hornbeam.explain import contributions_by_output
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = HornbeamClassifier(n_estimators=10, max_depth=2).fit(X, y)
+    >>> [found.output for found in contributions_by_output(model, X)]
+    ['0', '1', '2']
     """
     subject = Subject(model, data, class_names=class_names, margins=True).spread(
         max_rows
@@ -150,6 +160,21 @@ def contributions_of(
     ------
     ParameterError
         If the model has no such output, or has several and none is chosen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import contributions_of
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> found = contributions_of(model, X[300:])
+    >>> found.values.shape
+    (142, 10)
+    >>> sums = found.values.sum(axis=1) + found.base
+    >>> np.allclose(sums, model.predict(X[300:]))
+    True
     """
     subject = Subject(model, data, class_names=class_names, margins=True)
     place = subject.output(output)
@@ -168,6 +193,17 @@ def contributions_of_row(
     """Return the SHAP values of one row, given by its index.
 
     The other arguments are those of `contributions_of`.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import contributions_of_row
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> found = contributions_of_row(model, X, 300)
+    >>> X.columns[abs(found.values[0]).argmax()]
+    's5'
     """
     subject = Subject(model, data, class_names=class_names, margins=True)
     place = subject.output(output)
@@ -199,9 +235,19 @@ def interactions_of(
     """Return the strength of a feature's interaction with every other, (features,).
 
     The strength is the mean absolute SHAP interaction value over a few hundred rows
-    that
-    are evenly spaced over the data; 0 for the feature itself. The arguments
-    are those of `contributions_of`.
+    that are evenly spaced over the data; 0 for the feature itself. The arguments are
+    those of `contributions_of`.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import interactions_of
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> strengths = interactions_of(model, X, "bmi")
+    >>> X.columns[strengths.argmax()]
+    's5'
     """
     subject = Subject(model, data, class_names=class_names, margins=True)
     return _strengths(subject, subject.output(output))[subject.feature(feature)]

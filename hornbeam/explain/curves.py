@@ -50,8 +50,7 @@ def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningC
     ----------
     source
         The `evals_result` of `train`, an estimator fitted with `eval_set`, or the
-        result of
-        `cv`.
+        result of `cv`.
     metric
         Return the curves of this metric only.
 
@@ -61,6 +60,20 @@ def learning_curves_of(source: Any, metric: str | None = None) -> list[LearningC
         If there was no evaluation data.
     ParameterError
         If the metric was not evaluated, or the source has another type.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import learning_curves_of
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3)
+    >>> model = model.fit(
+    ...     X[:300], y[:300], eval_set=[(X[300:], y[300:])], verbose=False
+    ... )
+    >>> (curve,) = learning_curves_of(model)
+    >>> curve.data, curve.metric, len(curve.scores)
+    ('validation_0', 'rmse', 30)
     """
     if hasattr(source, "evals_result"):
         source = source.evals_result()

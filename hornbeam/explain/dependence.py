@@ -102,10 +102,8 @@ def partial_dependence(
         Whether to predict margins.
     grid
         Maximum number of grid values (None: 60 for one feature, 20 for each of two):
-        evenly
-        spaced quantiles, or the most frequent categories. For one feature the grid
-        values
-        themselves are also accepted, categories by name.
+        evenly spaced quantiles, or the most frequent categories. For one feature the
+        grid values themselves are also accepted, categories by name.
     percentiles
         Lower and upper percentile, as shares, between which quantiles are taken.
     max_rows
@@ -119,6 +117,17 @@ def partial_dependence(
         If the model has no such feature or output, or the grid is empty.
     DataError
         If a feature has no values.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import partial_dependence
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> found = partial_dependence(model, X, "bmi", grid=[-0.05, 0, 0.05])
+    >>> found.average.round()
+    array([142., 142., 169.])
     """
     subject = Subject(model, data, class_names=class_names, margins=margins)
     asked: list[Any] = [features]

@@ -50,6 +50,17 @@ def to_graphviz(
         Graphviz attributes of the splits and of the leaves.
     graph_attrs
         Graphviz attributes of the graph, such as ``rankdir="LR"``.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import to_graphviz
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=1).fit(X[:300], y[:300])
+    >>> source = to_graphviz(model, 0)
+    >>> source.source.startswith("digraph")
+    True
     """
     graphviz = require("graphviz", "plot", "to_graphviz")
     booster = booster_of(model)

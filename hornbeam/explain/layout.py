@@ -13,8 +13,7 @@ def places(
     """Return the horizontal centre of each node.
 
     Subtrees are as close together as their outlines allow, and a parent is centred
-    above
-    its first and its last child.
+    above its first and its last child.
 
     Parameters
     ----------

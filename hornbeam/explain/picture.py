@@ -64,8 +64,7 @@ def plot_tree(
     coloured box is a leaf with its value, learning rate included, and its cover; higher
     values are darker. In a random forest it is the value that the tree alone would
     predict. In a classification tree, leaves show the most probable class, and the
-    shares
-    of all classes as a coloured bar.
+    shares of all classes as a coloured bar.
 
     Parameters
     ----------
@@ -75,8 +74,7 @@ def plot_tree(
         Index of the tree, in the order in which trees were grown.
     ax
         Axes to draw in; the tree is scaled down to fit. None: a new figure of the size
-        of
-        the tree.
+        of the tree.
     max_depth
         Splits at this depth are replaced by the number of leaves below them.
     class_names
@@ -87,6 +85,16 @@ def plot_tree(
         A feature map, which replaces the feature names.
     with_stats
         Whether to show the gain of splits, and the cover of all nodes.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_tree
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_tree(model, 0, max_depth=2)
+    >>> ax.figure.savefig("tree.png")
     """
     require("matplotlib", "plot", "plot_tree")
     if ax is not None:

@@ -32,12 +32,10 @@ class Reliability:
         (quantiles,): the nominal shares in ascending order.
     shares
         (quantiles,): the observed shares. Half of the labels that equal a quantile
-        count as
-        below it.
+        count as below it.
     spread
         (quantiles,): the 95 % margin of a share's difference from its level by chance,
-        for
-        this number of rows.
+        for this number of rows.
     """
 
     levels: Float64s
@@ -115,8 +113,7 @@ def reliability_of(
         Labels to use instead of those in the data.
     levels
         Levels of the quantiles of a distribution; None: 0.05, 0.1, ..., 0.95. A
-        quantile
-        model has levels of its own.
+        quantile model has levels of its own.
 
     Raises
     ------
@@ -124,6 +121,21 @@ def reliability_of(
         If the model predicts no quantiles, or not those levels.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import reliability_of
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(
+    ...     objective="reg:quantileerror",
+    ...     quantile_alpha=[0.1, 0.5, 0.9],
+    ...     n_estimators=30,
+    ... ).fit(X[:300], y[:300])
+    >>> found = reliability_of(model, X[300:], y[300:])
+    >>> found.levels, found.shares.round(2)
+    (array([0.1, 0.5, 0.9]), array([0.27, 0.49, 0.73]))
     """
     subject = Subject(model, data, labels)
     objective, predictions = subject.booster.objective, subject.predictions()

@@ -65,8 +65,8 @@ class Residuals:
     def trend(self) -> tuple[Float64s, Float64s]:
         """Return predictions and mean residuals in windows, (windows,) each.
 
-        A window is a tenth of the rows in the order of predictions; the
-        windows overlap. The trend is empty where there are too few rows.
+        A window is a tenth of the rows in the order of predictions; the windows
+        overlap. The trend is empty where there are too few rows.
         """
         n_rows = len(self.values)
         wide = max(_FEWEST, round(_SHARE * n_rows))
@@ -111,6 +111,16 @@ def residuals_of(
         If the predictions do not have the unit of the labels.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import residuals_of
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> residuals_of(model, X[300:], y[300:]).values[:3].round(1)
+    array([  7.7, -16.5,  32.4])
     """
     subject = Subject(model, data, labels)
     objective = subject.booster.objective

@@ -26,8 +26,7 @@ def tree_text(
     Each line is a node: a split with its condition, gain and cover; a leaf with its
     value, learning rate included, and its cover; in a random forest with the value that
     the tree alone would predict. The line begins with the branch that leads to the
-    node;
-    ``missing`` marks the branch of missing values.
+    node; ``missing`` marks the branch of missing values.
 
     Parameters
     ----------
@@ -39,6 +38,17 @@ def tree_text(
         Splits at this depth are replaced by the number of leaves below them.
     class_names
         Names of the outputs; None: the classes of the estimator.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import tree_text
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=1).fit(X[:300], y[:300])
+    >>> print(tree_text(model, 0))
+    s5 < 0.017036  (gain 587251, cover 300)
+      yes: -9.3776  (cover 200) no, missing: 18.662  (cover 100)
     """
     return written(node_text_of(model, tree, class_names, max_depth=max_depth))
 

@@ -95,8 +95,8 @@ def open_or_build(
         As for `open_store`. Folders that do not exist are created.
     build
         Called with a function that makes the BlockWriter of this cache; writes all rows
-        and returns the result of the writer's `finish`:
-        ``lambda new: fill(new(n_rows, n_columns, np.uint8, codec="auto"))``.
+        and returns the result of the writer's `finish`: ``lambda new: fill(new(n_rows,
+        n_columns, np.uint8, codec="auto"))``.
     """
     paths = as_folders(folders)
     made = make_folders(paths)

@@ -1,10 +1,10 @@
 """The formulas of derived features, and how a person writes and reads them.
 
-    a - b    a * b    a / b             of two numerical columns
-    a - mean(a | c)                     of a numerical and a categorical column
-    mean(label | c)                     of a categorical column, or several: c, d
-    mean(label = 2 | c)                 the share of a class
-    hour(t)                             a part of a time: see `hornbeam.features.dates`
+    a - b    a * b    a / b             of two numerical columns a - mean(a | c)
+    of a numerical and a categorical column mean(label | c)                     of a
+    categorical column, or several: c, d mean(label = 2 | c)                 the share
+    of a class hour(t)                             a part of a time: see
+    `hornbeam.features.dates`
 
 A formula without its means, as a text gives it, is fitted to training rows.
 """

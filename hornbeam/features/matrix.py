@@ -101,6 +101,21 @@ def derive(
         If the rows are in a stream or in external memory, or have no values.
     ParameterError
         If a formula is not valid.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"debt": rng.random(500), "income": 1 + rng.random(500)})
+    >>> y = table["debt"] / table["income"] > 0.4
+    >>> data = hornbeam.derive(hornbeam.DMatrix(table, y), ["debt / income"])
+    >>> booster = hornbeam.train(
+    ...     {"objective": "binary:logistic", "max_depth": 1}, data, 5
+    ... )
+    >>> booster.get_score()
+    {'debt / income': 5.0}
     """
     names = names_of(data.schema)
     unknown = [name for name in replaced if name not in names]

@@ -3,9 +3,7 @@
 All numbers are big-endian. Keys and strings have an int64 length, arrays of numbers
 have one type and a count, and other arrays have a count:
 
-    {  L<length><key> <value> ...  }
-    S  L<length><bytes>
-    [  $<type> #L<count>  <numbers>
+    {  L<length><key> <value> ...  } S  L<length><bytes> [  $<type> #L<count>  <numbers>
     [  #L<count>  <value> ...
 
 The reader also accepts lengths of smaller integer types, and arrays without a count

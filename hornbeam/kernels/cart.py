@@ -112,6 +112,16 @@ def _partition(goes_right, items, rights):
         items[n_left + i] = rights[i]
 
 
+@inline
+def _targets_of(targets, begin, end):
+    """Return the targets of the rows from `begin` to `end`."""
+    return NodeTargets(
+        targets.weights[begin:end],
+        targets.values[begin:end],
+        targets.labels[begin:end],
+    )
+
+
 @kernel
 def _add_up(n_classes, targets, begin, end, sums):
     """Sum weights and values, or the weights of each class."""
@@ -142,6 +152,106 @@ def _is_pure(labels):
     return i >= labels.size
 
 
+@inline
+def _write_leaf(node, parent, depth, begin, end):
+    """Write a node without a split, of the rows from `begin` to `end`."""
+    node["parent"] = parent
+    node["depth"] = depth
+    node["begin"] = begin
+    node["end"] = end
+    node["left"] = -1
+    node["feature"] = -1
+    node["bin"] = 0
+    node["next_bin"] = -1
+    node["missing_left"] = 0
+    node["n_categories"] = 0
+    node["first_category"] = 0
+    node["threshold"] = np.nan
+    node["gain"] = 0.0
+
+
+@kernel
+def _may_split(depth, labels, rules):
+    """Return whether the rules allow to split a node, and its targets differ."""
+    return (
+        labels.size >= rules.min_samples_split
+        and depth < rules.max_depth
+        and not _is_pure(labels)
+    )
+
+
+@kernel
+def _gain_of(score, sums, rules):
+    """Return the gain of the best split of a node."""
+    if rules.n_classes == 0:
+        return score / sums[0]
+    weight = 0.0
+    for k in range(rules.n_classes):
+        weight += sums[k]
+    return class_gain(rules.criterion, score, weight, sums)
+
+
+@kernel
+def _write_split(node, split, gain, table, goes_right, categories, n_categories):
+    """Write the split of a node, and the categories that go right after the others.
+
+    Return the number of categories, or -1 if they are too many.
+    """
+    f = split["feature"]
+    node["feature"] = f
+    node["gain"] = gain
+    node["bin"] = split["bin"]
+    node["next_bin"] = split["next_bin"]
+    node["threshold"] = split["threshold"]
+    node["missing_left"] = split["missing_left"]
+    if not table.is_categorical[f]:
+        return n_categories
+    if n_categories + table.n_bins[f] > categories.size:
+        return -1
+    end = n_categories
+    for code in range(table.n_bins[f]):
+        categories[end] = code
+        end += goes_right[code]
+    node["first_category"] = n_categories
+    node["n_categories"] = end - n_categories
+    return end
+
+
+@kernel
+def _next_open(nodes, open_nodes, best_first):
+    """Return the place of the node to divide next: the last, or that of most gain."""
+    last = open_nodes.size - 1
+    if not best_first:
+        return last
+    slot = last
+    for i in range(open_nodes.size):
+        gain = nodes[open_nodes[i]]["gain"]
+        most = nodes[open_nodes[slot]]["gain"]
+        if gain > most or (gain == most and open_nodes[i] < open_nodes[slot]):
+            slot = i
+    return slot
+
+
+@kernel
+def _divide(node, table, rules, rows, targets, categories, goes_right, scratch):
+    """Sort the rows of a node and their targets by side; return how many go left."""
+    f = np.int64(node["feature"])
+    is_categorical = table.is_categorical[f]
+    if is_categorical:
+        goes_right[: table.n_bins[f]] = 0
+        for i in range(node["n_categories"]):
+            goes_right[categories[node["first_category"] + i]] = 1
+    keys = scratch.keys[: rows.size]
+    gather(table, f, rows, keys)
+    n_left = _send(keys, table.n_bins[f], is_categorical, goes_right, node)
+    _partition(keys, rows, scratch.bins)
+    _partition(keys, targets.labels, scratch.bins)
+    _partition(keys, targets.weights, scratch.seen.weights)
+    if rules.n_classes == 0:
+        _partition(keys, targets.values, scratch.seen.weights)
+    return n_left
+
+
 @kernel
 def grow_tree(
     draws,  # `cart_split.TreeDraws`
@@ -153,133 +263,84 @@ def grow_tree(
     tree,  # CartNodes, out
 ):
     """Grow a tree; return its number of nodes, or -1 if it has too many categories."""
-    bins, is_categorical = table.n_bins, table.is_categorical
-    criterion, n_classes = rules.criterion, rules.n_classes
-    weights, values, labels = targets
     nodes, categories, sums = tree
     constants, open_nodes = scratch.constants, scratch.open_nodes
-    goes_right, keys = scratch.goes_right, scratch.node.keys
-    split = scratch.best[0]
-    n_sums = sums.shape[1]
+    goes_right, split = scratch.goes_right, scratch.best[0]
     n_categories = 0
     n_nodes = 1
     n_leaves = 1
     n_open = 0
+    _write_leaf(nodes[0], -1, 0, 0, rows.size)
     sums[0] = 0.0
-    _add_up(n_classes, targets, 0, rows.size, sums[0])
-    nodes[0]["parent"] = -1
-    nodes[0]["depth"] = 0
-    nodes[0]["begin"] = 0
-    nodes[0]["end"] = rows.size
+    _add_up(rules.n_classes, targets, 0, rows.size, sums[0])
     inherited = constants[constants.shape[0] - 1]
     inherited[:] = np.uint64(0)
     first = 0  # of the new nodes
     while True:
         # Search the splits of new nodes: the root, or two children.
-        for node in range(first, n_nodes):
-            begin, end = nodes[node]["begin"], nodes[node]["end"]
-            nodes[node]["left"] = -1
-            nodes[node]["feature"] = -1
-            nodes[node]["bin"] = 0
-            nodes[node]["next_bin"] = -1
-            nodes[node]["missing_left"] = 0
-            nodes[node]["n_categories"] = 0
-            nodes[node]["first_category"] = 0
-            nodes[node]["threshold"] = np.nan
-            nodes[node]["gain"] = 0.0
-            count = end - begin
-            if count < rules.min_samples_split:
-                continue
-            if nodes[node]["depth"] >= rules.max_depth:
-                continue
-            if _is_pure(labels[begin:end]):
+        for number in range(first, n_nodes):
+            begin, end = nodes[number]["begin"], nodes[number]["end"]
+            own = _targets_of(targets, begin, end)
+            if not _may_split(nodes[number]["depth"], own.labels, rules):
                 continue
             _copy(inherited, constants[n_open])
             search_node(
                 draws,
-                node,
+                number,
                 rows[begin:end],
                 table,
                 rules,
-                NodeTargets(weights[begin:end], values[begin:end], labels[begin:end]),
-                sums[node],
+                own,
+                sums[number],
                 constants[n_open],
                 scratch.node,
                 split,
                 goes_right,
             )
-            f = split["feature"]
-            if f < 0:
+            if split["feature"] < 0:
                 continue
-            if n_classes == 0:
-                gain = split["score"] / sums[node, 0]
-            else:
-                weight = 0.0
-                for k in range(n_classes):
-                    weight += sums[node, k]
-                gain = class_gain(criterion, split["score"], weight, sums[node])
+            gain = _gain_of(split["score"], sums[number], rules)
             if gain < rules.min_gain:
                 continue
-            nodes[node]["feature"] = f
-            nodes[node]["gain"] = gain
-            nodes[node]["bin"] = split["bin"]
-            nodes[node]["next_bin"] = split["next_bin"]
-            nodes[node]["threshold"] = split["threshold"]
-            nodes[node]["missing_left"] = split["missing_left"]
-            if is_categorical[f]:
-                if n_categories + bins[f] > categories.size:
-                    return -1
-                nodes[node]["first_category"] = n_categories
-                for code in range(bins[f]):
-                    categories[n_categories] = code
-                    n_categories += goes_right[code]
-                count = n_categories - nodes[node]["first_category"]
-                nodes[node]["n_categories"] = count
-            open_nodes[n_open] = node
+            n_categories = _write_split(
+                nodes[number], split, gain, table, goes_right, categories, n_categories
+            )
+            if n_categories < 0:
+                return -1
+            open_nodes[n_open] = number
             n_open += 1
         if n_open == 0 or n_leaves == rules.max_leaf_nodes:
             break
-        slot = n_open - 1
-        if rules.max_leaf_nodes > 0:
-            for i in range(n_open):
-                gain = nodes[open_nodes[i]]["gain"]
-                most = nodes[open_nodes[slot]]["gain"]
-                if gain > most or (gain == most and open_nodes[i] < open_nodes[slot]):
-                    slot = i
-        node = open_nodes[slot]
+        slot = _next_open(nodes, open_nodes[:n_open], rules.max_leaf_nodes > 0)
+        number = open_nodes[slot]
         n_open -= 1
         _copy(constants[slot], inherited)
         _copy(constants[n_open], constants[slot])
         open_nodes[slot] = open_nodes[n_open]
-        begin, end = nodes[node]["begin"], nodes[node]["end"]
-        f = np.int64(nodes[node]["feature"])
-        if is_categorical[f]:
-            goes_right[: bins[f]] = 0
-            for i in range(nodes[node]["n_categories"]):
-                goes_right[categories[nodes[node]["first_category"] + i]] = 1
-        gather(table, f, rows[begin:end], keys)
-        middle = begin + _send(
-            keys[: end - begin], bins[f], is_categorical[f], goes_right, nodes[node]
+        node = nodes[number]
+        begin, end = node["begin"], node["end"]
+        own = _targets_of(targets, begin, end)
+        n_left = _divide(
+            node,
+            table,
+            rules,
+            rows[begin:end],
+            own,
+            categories,
+            goes_right,
+            scratch.node,
         )
-        _partition(keys, rows[begin:end], scratch.node.bins)
-        _partition(keys, labels[begin:end], scratch.node.bins)
-        _partition(keys, weights[begin:end], scratch.node.seen.weights)
-        if n_classes == 0:
-            _partition(keys, values[begin:end], scratch.node.seen.weights)
+        middle = begin + n_left
         first = n_nodes
-        for side in range(2):
-            child = n_nodes
-            nodes[child]["parent"] = node
-            nodes[child]["depth"] = nodes[node]["depth"] + 1
-            nodes[child]["begin"] = begin if side == 0 else middle
-            nodes[child]["end"] = middle if side == 0 else end
-            n_nodes += 1
-        sums[first] = 0.0
-        _add_up(n_classes, targets, begin, middle, sums[first])
-        for k in range(n_sums):
-            sums[first + 1, k] = sums[node, k] - sums[first, k]
-        nodes[node]["left"] = first
+        node["left"] = first
+        n_nodes += 2
         n_leaves += 1
+        _write_leaf(nodes[first], number, node["depth"] + 1, begin, middle)
+        _write_leaf(nodes[first + 1], number, node["depth"] + 1, middle, end)
+        sums[first] = 0.0
+        _add_up(rules.n_classes, targets, begin, middle, sums[first])
+        for k in range(sums.shape[1]):
+            sums[first + 1, k] = sums[number, k] - sums[first, k]
     for i in range(n_open):  # these stay leaves
         nodes[open_nodes[i]]["feature"] = -1
         nodes[open_nodes[i]]["gain"] = 0.0

@@ -197,8 +197,8 @@ class LogNormal(Normal):
 class NegativeBinomial(Distribution):
     """The negative binomial distribution of counts.
 
-    Predictions are the mean and the dispersion; the variance is
-    mean + dispersion * mean**2.
+    Predictions are the mean and the dispersion; the variance is mean + dispersion *
+    mean**2.
     """
 
     name = "dist:negbinomial"

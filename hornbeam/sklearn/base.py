@@ -17,7 +17,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.data.containers.dispatch import check_is_local
+from hornbeam.data.containers.frame import column_names
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.schema import check_names_differ
 from hornbeam.errors import (
     DataError,
     ErrorCode,
@@ -86,6 +88,7 @@ class ModelEstimator(BaseEstimator):
         if not reset and self._is_valid_array(X):
             return X
         check_is_local(X)
+        check_names_differ(column_names(X) or [])
         return validate_data(
             self,
             X,
@@ -167,10 +170,12 @@ class ModelEstimator(BaseEstimator):
     ) -> npt.NDArray[np.float32]:
         """Return the booster's predictions, ``"value"`` or ``"margin"``."""
         booster = self.get_booster()
+        if iteration_range is None:
+            iteration_range = booster.rounds_to_best()
         try:
             return booster.inplace_predict(
                 self._validate_features(X, reset=False) if validate_features else X,
-                iteration_range=self._get_iteration_range(iteration_range),
+                iteration_range=iteration_range,
                 predict_type=predict_type,
                 missing=self.missing,
                 validate_features=False,

@@ -40,6 +40,25 @@ class HornbeamClassifier(ModelClassifier, BoostingEstimator):
     calibration_losses_
         With `calibration`: the logarithmic loss of the rows out of bag without it, and
         with it, each fold calibrated on the others.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamClassifier
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> y = y.map({0: "malignant", 1: "benign"})
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> model = HornbeamClassifier().fit(X_train, y_train)
+    >>> model.classes_
+    array(['benign', 'malignant'], dtype=object)
+    >>> model.predict(X_test)[:3]
+    array(['malignant', 'benign', 'benign'], dtype=object)
+    >>> model.predict_proba(X_test)[:3].round(2)
+    array([[0.  , 1.  ],
+           [0.99, 0.01], [1.  , 0.  ]], dtype=float32)
+    >>> round(model.score(X_test, y_test), 2)
+    1.0
     """
 
     _conformal_methods = ("split", "cv+")

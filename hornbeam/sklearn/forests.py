@@ -278,6 +278,15 @@ class RandomForestRegressor(CartRegressor, _Forest):
     ----------
     oob_prediction_
         With `oob_score`: (rows,), NaN for rows in every bootstrap sample.
+
+    Examples
+    --------
+    >>> from hornbeam import RandomForestRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = RandomForestRegressor(50, oob_score=True, random_state=0).fit(X, y)
+    >>> round(model.oob_score_, 2)
+    0.43
     """
 
     def __init__(
@@ -363,6 +372,15 @@ class RandomForestClassifier(CartClassifier, _Forest):
         The labels, sorted; the columns of `predict_proba` are in this order.
     oob_decision_function_
         With `oob_score`: (rows, classes), NaN for rows in every bootstrap sample.
+
+    Examples
+    --------
+    >>> from hornbeam import RandomForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RandomForestClassifier(50, oob_score=True, random_state=0).fit(X, y)
+    >>> round(model.oob_score_, 2)
+    0.95
     """
 
     def __init__(

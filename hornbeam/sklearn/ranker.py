@@ -37,6 +37,21 @@ class HornbeamRanker(BoostingEstimator):
     lambdarank_pair_method, lambdarank_num_pair_per_sample, lambdarank_normalization, \
 lambdarank_score_normalization, lambdarank_unbiased, lambdarank_bias_norm, ndcg_exp_gain
         How pairs of rows are sampled and weighted; see the parameters of the booster.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hornbeam import HornbeamRanker
+    >>> rng = np.random.default_rng(0)
+    >>> qid = np.repeat(np.arange(60), 10)  # 60 queries of 10 documents
+    >>> X = rng.standard_normal((600, 4))
+    >>> relevance = np.clip(X[:, 0] + X[:, 1], 0, 3).astype(int)
+    >>> model = HornbeamRanker(n_estimators=20).fit(
+    ...     X[:500], relevance[:500], qid=qid[:500]
+    ... )
+    >>> best_first = np.argsort(-model.predict(X[500:510]))
+    >>> relevance[500:510][best_first]
+    array([1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
     """
 
     def __init__(

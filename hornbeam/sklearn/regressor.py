@@ -89,6 +89,23 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
         With bags: the prediction for each row by the bag that did not see it.
     oob_score_
         With bags: R squared of these, if they are one for each label.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> model = HornbeamRegressor().fit(X_train, y_train)
+    >>> model.chosen_["learning_rate"], model.chosen_["n_estimators"]
+    (0.15, 21)
+    >>> round(model.score(X_test, y_test), 2)
+    0.21
+    >>> with_intervals = HornbeamRegressor(conformal="cv+").fit(X_train, y_train)
+    >>> with_intervals.predict_interval(X_test, coverage=0.9)[:2].round()
+    array([[159., 359.],
+           [146., 341.]])
     """
 
     _conformal_methods = METHODS

@@ -242,6 +242,15 @@ class DecisionTreeRegressor(CartRegressor, _Tree):
         Whether columns of categories are split by category.
     feature_types
         The types of the columns, ``"c"`` for categories; None: those of the frame.
+
+    Examples
+    --------
+    >>> from hornbeam import DecisionTreeRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = DecisionTreeRegressor(min_samples_leaf=40).fit(X, y)
+    >>> model.get_depth(), round(model.score(X, y), 2)
+    (4, 0.49)
     """
 
     def __init__(
@@ -299,6 +308,15 @@ class DecisionTreeClassifier(CartClassifier, _Tree):
     ----------
     classes_
         The labels, sorted; the columns of `predict_proba` are in this order.
+
+    Examples
+    --------
+    >>> from hornbeam import DecisionTreeClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DecisionTreeClassifier(max_depth=2).fit(X, y)
+    >>> model.get_n_leaves(), round(model.score(X, y), 2)
+    (3, 0.96)
     """
 
     def __init__(

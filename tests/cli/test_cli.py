@@ -106,7 +106,7 @@ def test_train_writes_the_model_of_the_library(folder, booster):
 
 
 def test_the_model_does_not_depend_on_the_number_of_threads(folder, booster):
-    command(*training(folder, "nthread=3", model="again.ubj"))
+    command(*training(folder, "nthread=3", "-o", folder / "again.ubj"))
     again = hornbeam.Booster(model_file=folder / "again.ubj")
     assert again.digest() == booster.digest()
 
@@ -118,13 +118,13 @@ def test_predictions_are_written_to_standard_output_and_files(folder, model, boo
     said = hornbeam_says("predict", folder / "valid.csv", "--model", model)
     assert said.splitlines()[0] == '"prediction"'
     np.testing.assert_array_equal(np.float32(said.splitlines()[1:]), expected)
-    for ending, read in (
-        ("csv", pyarrow.csv.read_csv),
-        ("parquet", pyarrow.parquet.read_table),
+    for ending, option, read in (
+        ("csv", "-o", pyarrow.csv.read_csv),
+        ("parquet", "--output", pyarrow.parquet.read_table),
     ):
         out = folder / f"out.{ending}"
         hornbeam_says(
-            "predict", folder / "valid.parquet", "--model", model, "--output", out
+            "predict", folder / "valid.parquet", "--model", model, option, out
         )
         written = read(out).column("prediction").to_numpy().astype(np.float32)
         np.testing.assert_array_equal(written, expected)

@@ -36,6 +36,17 @@ def test_data_frames_are_accepted(kind, diabetes):
     np.testing.assert_array_equal(model.predict(frame), array_model.predict(X))
 
 
+def test_columns_of_the_same_name_are_rejected(diabetes):
+    X, y = diabetes
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "a"])
+    with pytest.raises(DataError, match="more than once: 'a'; rename") as caught:
+        HornbeamRegressor(n_estimators=1).fit(frame, y)
+    assert caught.value.code == "duplicate_feature_names"
+    model = HornbeamRegressor(n_estimators=1).fit(frame.set_axis([*"abc"], axis=1), y)
+    with pytest.raises(DataError, match="more than once"):
+        model.predict(frame)
+
+
 def test_columns_other_than_those_of_training_are_rejected(diabetes):
     X, y = diabetes
     frame = pd.DataFrame(X).add_prefix("x")

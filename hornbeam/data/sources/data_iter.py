@@ -26,6 +26,31 @@ class DataIter(ABC):
     release_data, on_host, min_cache_page_bytes
         Accepted for compatibility with XGBoost. Here a batch is released when the next
         one is read, and blocks have a fixed number of rows.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import numpy as np
+    >>> class Parts(hornbeam.DataIter):
+    ...     def __init__(self, parts):
+    ...         self._parts = parts
+    ...         self.reset()
+    ...         super().__init__()
+    ...
+    ...     def reset(self):
+    ...         self._left = iter(self._parts)
+    ...
+    ...     def next(self, input_data):
+    ...         part = next(self._left, None)
+    ...         if part is None:
+    ...             return False
+    ...         input_data(data=part[:, :-1], label=part[:, -1])
+    ...         return True
+    ...
+    >>> parts = [np.random.default_rng(seed).random((100, 4)) for seed in range(3)]
+    >>> data = hornbeam.QuantileDMatrix(Parts(parts))
+    >>> data.num_row(), data.num_col()
+    (300, 3)
     """
 
     def __init__(
@@ -45,10 +70,9 @@ class DataIter(ABC):
     def next(self, input_data: Callable[..., None]) -> bool | int:
         """Call `input_data` with the next batch and return True; False at the end.
 
-        Its keyword arguments are those of ``DMatrix``: `data`, `label`,
-        `weight`, `base_margin`, `group`, `qid`, `label_lower_bound`,
-        `label_upper_bound`, `feature_names`, `feature_types`, `feature_weights`,
-        `row_key`.
+        Its keyword arguments are those of ``DMatrix``: `data`, `label`, `weight`,
+        `base_margin`, `group`, `qid`, `label_lower_bound`, `label_upper_bound`,
+        `feature_names`, `feature_types`, `feature_weights`, `row_key`.
         """
 
     @abstractmethod

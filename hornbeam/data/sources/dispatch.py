@@ -47,6 +47,17 @@ def read(
         DuckDB connection.
     columns
         Columns to read, including those of labels and weights; None: all.
+
+    Examples
+    --------
+    >>> import hornbeam
+    >>> import pandas as pd
+    >>> houses = pd.DataFrame({"area": [80, 120, 60], "price": [200, 290, 160]})
+    >>> houses.to_csv("houses.csv", index=False)
+    >>> source = hornbeam.read("houses.csv")
+    >>> data = hornbeam.DMatrix(source, label="price")
+    >>> data.feature_names, data.get_label()
+    (['area'], array([200., 290., 160.]))
     """
     if connection is not None:
         if not isinstance(what, str):

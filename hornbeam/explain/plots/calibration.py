@@ -49,18 +49,15 @@ def plot_calibration(
 
     Points on the dashed line are perfectly calibrated; below it probabilities are too
     high. A histogram below shows the rows of each bin. The legend gives the Brier score
-    of
-    each class, and its expected calibration error (ECE), the mean distance from the
-    dashed line. With many classes only those furthest from it have a name and a
-    colour.
+    of each class, and its expected calibration error (ECE), the mean distance from the
+    dashed line. With many classes only those furthest from it have a name and a colour.
 
     Parameters
     ----------
     model
         A `Booster` for classification, a fitted classifier, or the result of
         `calibration_of`. With two classes the second is drawn; with more, each one
-        against
-        the rest.
+        against the rest.
     data
         A `DMatrix`, or anything that `DMatrix` accepts.
     labels
@@ -71,8 +68,7 @@ def plot_calibration(
         Maximum number of bins; bins with equal edges are merged.
     strategy
         ``"quantile"`` for bins with equal numbers of rows, ``"uniform"`` for bins of
-        equal
-        width.
+        equal width.
     class_names
         Names of the classes; None: the classes of the estimator.
     title
@@ -84,6 +80,15 @@ def plot_calibration(
         If the model does not predict class probabilities.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamClassifier
+    >>> from hornbeam.explain import plot_calibration
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = HornbeamClassifier(n_estimators=30, max_depth=3).fit(X[:400], y[:400])
+    >>> ax = plot_calibration(model, X[400:], y[400:], bins=5)
     """
     require("matplotlib", "plot", "plot_calibration")
     if isinstance(model, list):

@@ -73,6 +73,17 @@ def plot_confusion(
         If the model is not a classification model.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamClassifier
+    >>> from hornbeam.explain import plot_confusion
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = HornbeamClassifier(n_estimators=30, max_depth=3).fit(X[:400], y[:400])
+    >>> ax = plot_confusion(
+    ...     model, X[400:], y[400:], class_names=["malignant", "benign"]
+    ... )
     """
     require("matplotlib", "plot", "plot_confusion")
     if isinstance(model, Confusion):

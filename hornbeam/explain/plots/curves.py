@@ -38,15 +38,14 @@ def plot_learning_curves(
 ) -> Any:
     """Plot metrics by boosting round, and return the axes.
 
-    Each data set has a line. The best round of the last one, which early
-    stopping monitors, is marked.
+    Each data set has a line. The best round of the last one, which early stopping
+    monitors, is marked.
 
     Parameters
     ----------
     source
-        The `evals_result` of `train`, an estimator fitted
-        with `eval_set`, or the result of `cv`, with bands of one standard deviation
-        over the folds.
+        The `evals_result` of `train`, an estimator fitted with `eval_set`, or the
+        result of `cv`, with bands of one standard deviation over the folds.
     ax
         Axes to draw in, one for each metric; None: a new figure with a panel for each
         metric.
@@ -67,6 +66,20 @@ def plot_learning_curves(
         metrics.
     DataError
         If there was no evaluation data.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_learning_curves
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3)
+    >>> model = model.fit(
+    ...     X[:300], y[:300], eval_set=[(X[300:], y[300:])], verbose=False
+    ... )
+    >>> ax = plot_learning_curves(model)
+    >>> ax.get_ylabel()
+    'rmse'
     """
     require("matplotlib", "plot", "plot_learning_curves")
     curves = learning_curves_of(source, metric)

@@ -59,10 +59,9 @@ def plot_partial_dependence(
     For one feature the thick line is the mean prediction of all rows with the feature
     set to a value; each thin line is a row (individual conditional expectation).
     Categories have dots for the means, and short lines for the rows. The dashed line,
-    or
-    the last category position, is the mean with the feature set to missing.
-    For two features the colour is the mean prediction. Ticks along the axes mark the
-    deciles of the data.
+    or the last category position, is the mean with the feature set to missing. For two
+    features the colour is the mean prediction. Ticks along the axes mark the deciles of
+    the data.
 
     Parameters
     ----------
@@ -92,6 +91,16 @@ def plot_partial_dependence(
         If the model has no such feature or output, or `kind` is unknown.
     DataError
         If a feature has no values.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_partial_dependence
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_partial_dependence(model, X, "bmi")
+    >>> ax = plot_partial_dependence(model, X, ["bmi", "s5"])
     """
     require("matplotlib", "plot", "plot_partial_dependence")
     if kind not in _KINDS:

@@ -68,8 +68,7 @@ def plot_importance(
         Limits of the axes. Bars are at 0, 1, 2, ... from the bottom up.
     title, xlabel, ylabel
         Title and axis labels. None: no text, except that `xlabel` then names the
-        importance
-        type.
+        importance type.
     fmap
         A feature map, which replaces the feature names.
     importance_type
@@ -93,6 +92,17 @@ def plot_importance(
     ------
     ParameterError
         If no tree splits on any feature, or an axis limit is not a pair.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_importance
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_importance(model, importance_type="gain", max_num_features=5)
+    >>> [label.get_text() for label in ax.get_yticklabels()][-2:]
+    ['bmi', 's5']
     """
     require("matplotlib", "plot", "plot_importance")
     if isinstance(model, Mapping):

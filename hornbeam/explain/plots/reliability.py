@@ -31,9 +31,8 @@ def plot_quantile_reliability(
     """Plot the share of labels below each predicted quantile, and return the axes.
 
     Points on the dashed line are perfectly reliable; below it quantiles are too low.
-    The
-    band is the 95 % interval of chance. The text gives the largest gap and the share of
-    labels between the outermost quantiles.
+    The band is the 95 % interval of chance. The text gives the largest gap and the
+    share of labels between the outermost quantiles.
 
     Parameters
     ----------
@@ -48,8 +47,7 @@ def plot_quantile_reliability(
         Axes to draw in; None: a new figure.
     levels
         Levels of the quantiles of a distribution; None: 0.05, 0.1, ..., 0.95. A
-        quantile
-        model has levels of its own.
+        quantile model has levels of its own.
     title
         Title of the plot; None: no title.
 
@@ -59,6 +57,19 @@ def plot_quantile_reliability(
         If the model predicts no quantiles, or not those levels.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_quantile_reliability
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(
+    ...     objective="reg:quantileerror",
+    ...     quantile_alpha=[0.1, 0.5, 0.9],
+    ...     n_estimators=30,
+    ... ).fit(X[:300], y[:300])
+    >>> ax = plot_quantile_reliability(model, X[300:], y[300:])
     """
     require("matplotlib", "plot", "plot_quantile_reliability")
     if isinstance(model, Reliability):

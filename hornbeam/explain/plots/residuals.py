@@ -43,10 +43,9 @@ def plot_residuals(
 ) -> Axes:
     """Plot residuals against predictions, and return the axes.
 
-    Many rows are drawn as a 2-d histogram. The line is the mean residual
-    in a window of a tenth of the rows; where it differs from 0, the model is biased.
-    The
-    histogram on the right is the distribution of the residuals.
+    Many rows are drawn as a 2-d histogram. The line is the mean residual in a window of
+    a tenth of the rows; where it differs from 0, the model is biased. The histogram on
+    the right is the distribution of the residuals.
 
     Parameters
     ----------
@@ -69,6 +68,15 @@ def plot_residuals(
         If the predictions do not have the unit of the labels.
     DataError
         If the data has no labels.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_residuals
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_residuals(model, X[300:], y[300:])
     """
     require("matplotlib", "plot", "plot_residuals")
     if isinstance(model, Residuals):

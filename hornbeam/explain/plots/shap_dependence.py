@@ -61,15 +61,15 @@ def plot_shap_dependence(
 ) -> Axes:
     """Plot the SHAP values of a feature against its values, and return the axes.
 
-    Each point is a row. Vertical spread at one value is due to interactions:
-    the colour is the value of the feature with the strongest interaction. Only the 40
-    most frequent categories are drawn.
+    Each point is a row. Vertical spread at one value is due to interactions: the colour
+    is the value of the feature with the strongest interaction. Only the 40 most
+    frequent categories are drawn.
 
     Parameters
     ----------
     model
-        A `Booster`, a fitted estimator, or contributions, whose
-        interactions are unknown.
+        A `Booster`, a fitted estimator, or contributions, whose interactions are
+        unknown.
     data
         A `DMatrix`, or anything that `DMatrix` accepts.
     feature
@@ -78,8 +78,7 @@ def plot_shap_dependence(
         Axes to draw in; None: a new figure.
     colour
         Name or index of the feature that colours the points; ``"auto"`` for the one
-        with the
-        strongest interaction, None for a single colour.
+        with the strongest interaction, None for a single colour.
     output
         Name or index of the output, where there are several classes, targets or
         quantiles.
@@ -96,6 +95,15 @@ def plot_shap_dependence(
     ParameterError
         If the model has no such feature or output, or has several outputs and none is
         chosen.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_shap_dependence
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_shap_dependence(model, X[300:], "bmi")
     """
     require("matplotlib", "plot", "plot_shap_dependence")
     if isinstance(model, Contributions):

@@ -62,18 +62,15 @@ def plot_shap_summary(
     """Plot the SHAP values of all rows by feature, and return the axes.
 
     The feature with the largest mean absolute SHAP value is at the top. In a beeswarm
-    each
-    point is a row: to the right where the feature raises its margin, coloured by the
-    feature value, grey for categories and missing values. A bar is the mean absolute
-    SHAP
-    value, stacked by output where there are several.
+    each point is a row: to the right where the feature raises its margin, coloured by
+    the feature value, grey for categories and missing values. A bar is the mean
+    absolute SHAP value, stacked by output where there are several.
 
     Parameters
     ----------
     model
         A `Booster`, a fitted estimator, or contributions; for bars also contributions
-        of
-        several outputs.
+        of several outputs.
     data
         A `DMatrix`, or anything that `DMatrix` accepts.
     ax
@@ -98,6 +95,15 @@ def plot_shap_summary(
     ParameterError
         If `kind` is unknown, or the model has no such output, or has several and none
         is chosen.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_shap_summary
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_shap_summary(model, X[300:], max_features=5)
     """
     require("matplotlib", "plot", "plot_shap_summary")
     if kind not in _KINDS:

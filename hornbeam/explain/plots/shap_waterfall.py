@@ -54,8 +54,7 @@ def plot_shap_waterfall(
     """Plot the SHAP values of one row as a waterfall, and return the axes.
 
     The base value is at the bottom. Each bar is the SHAP value of a feature, the
-    largest
-    at the top, which ends at the margin of the row.
+    largest at the top, which ends at the margin of the row.
 
     Parameters
     ----------
@@ -83,6 +82,15 @@ def plot_shap_waterfall(
         If the model has no such output, or has several and none is chosen.
     DataError
         If the data has no such row.
+
+    Examples
+    --------
+    >>> from hornbeam import HornbeamRegressor
+    >>> from hornbeam.explain import plot_shap_waterfall
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = HornbeamRegressor(n_estimators=30, max_depth=3).fit(X[:300], y[:300])
+    >>> ax = plot_shap_waterfall(model, X[300:], row=0)
     """
     require("matplotlib", "plot", "plot_shap_waterfall")
     if max_features < 1:

@@ -50,9 +50,8 @@ class Drift:
     """Drift of all features in descending order, and of the data as a whole.
 
     `area` is the ROC AUC of a classifier that separates the two data sets (0.5: no
-    drift),
-    with its standard error; None where there are too few rows. `tells` are its most
-    important features.
+    drift), with its standard error; None where there are too few rows. `tells` are its
+    most important features.
     """
 
     columns: list[DriftOfColumn]

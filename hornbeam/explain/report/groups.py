@@ -24,8 +24,7 @@ class Groups:
         Lower bounds of all ranges but the first; None for a categorical feature.
     codes
         Category codes with a group of their own, ascending. All other categories share
-        the
-        next group.
+        the next group.
     labels
         Names of the groups; the last one is of missing values.
     """

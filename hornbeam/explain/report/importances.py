@@ -28,8 +28,7 @@ class Importance:
     """Importance of a feature: shares of gain and SHAP values, and permutation drop.
 
     `drop` is the mean deterioration of the metric when the feature is permuted, over
-    the
-    repeats in `drops`; both are None where it was not permuted.
+    the repeats in `drops`; both are None where it was not permuted.
     """
 
     feature: int

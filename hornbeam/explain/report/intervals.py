@@ -41,10 +41,8 @@ def scores_of(
     """Return each metric with its percentile interval.
 
     Rows are drawn with replacement, whole query groups in rankings; a draw is a weight
-    of
-    the row. A single group has no interval. For large data a sample is resampled, and
-    the
-    width of its intervals is scaled by the square root of the sample's share.
+    of the row. A single group has no interval. For large data a sample is resampled,
+    and the width of its intervals is scaled by the square root of the sample's share.
 
     Parameters
     ----------

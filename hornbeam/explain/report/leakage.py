@@ -22,8 +22,8 @@ _LEAST_ROWS = 100
 class FeatureLeakage:
     """Out-of-sample score of predicting the label from a single feature.
 
-    `score` is the ROC AUC for two classes, the explained share of the entropy
-    for more classes, and of the variance of the label's ranks for regression.
+    `score` is the ROC AUC for two classes, the explained share of the entropy for more
+    classes, and of the variance of the label's ranks for regression.
     """
 
     feature: int

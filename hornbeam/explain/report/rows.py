@@ -144,8 +144,7 @@ def read_rows(name: str, booster: Booster, data: DMatrix, most: int, seed: int) 
     """Return a sample of at most so many rows of a matrix.
 
     In a ranking whole groups are drawn. Raises a `DataError` if there are no rows, or
-    the
-    columns differ from the model's.
+    the columns differ from the model's.
     """
     if not isinstance(data, DMatrix):
         raise DataError(

@@ -110,10 +110,8 @@ def slices_of(
     """Return the slices with the largest excess loss; None where rows have no loss.
 
     Confidence intervals hold simultaneously for all evaluated slices. A slice is shown
-    if
-    its interval is above the mean of all rows, and a slice of two features only if it
-    is
-    above the loss of either feature alone.
+    if its interval is above the mean of all rows, and a slice of two features only if
+    it is above the loss of either feature alone.
     """
     if task.loss is None:
         return None

@@ -38,15 +38,14 @@ def report(
     ----------
     model
         A booster, or a fitted estimator. It is evaluated up to its best iteration, if
-        that is
-        known.
+        that is known.
     data
         Rows with labels to evaluate the model on, preferably not the training data.
     train
         The training data, for comparison.
     path
-        File to write, atomically: it is complete, or left as it
-        was. None: return the page.
+        File to write, atomically: it is complete, or left as it was. None: return the
+        page.
     evals_result
         The `evals_result` of `train`, whose metrics are plotted.
     class_names
