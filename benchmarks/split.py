@@ -2,8 +2,10 @@
 
 python -m benchmarks.split
 
-Nodes of at most BLOCK_ROWS rows have packed histograms, which are searched with one
-thread here. With missing values every bin is scored twice, in both directions.
+Of rows in memory, nodes of at most BLOCK_ROWS rows have packed histograms, and those of
+at most SCREENED_ROWS rows wide sums of coarse gradients, whose cuts are screened; both
+are searched with one thread here. With missing values every bin is scored twice, in
+both directions.
 """
 
 from __future__ import annotations
@@ -15,7 +17,12 @@ from benchmarks.stage import Report, parse_arguments, seconds_of
 from hornbeam.kernels.jit import kernel
 from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE, SplitRules
 from hornbeam.kernels.packed_split import PackedSums, SplitBuffers, search_packed_node
-from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
+from hornbeam.kernels.split import (
+    CandidateFeatures,
+    NodeHistograms,
+    find_splits,
+    search_node,
+)
 from hornbeam.kernels.team import lease
 
 NODES = 64
@@ -36,6 +43,28 @@ def search_packed_nodes(
             rules,
             None,
             buffers,
+            splits[node, 0],
+            sets[node, 0],
+        )
+
+
+@kernel
+def search_coarse_nodes(
+    histograms, every_row, candidates, features, scales, rules, buffers, splits, sets
+):
+    """Search the best split of each wide histogram of coarse gradients."""
+    for node in range(histograms.shape[0]):
+        search_node(
+            histograms[node],
+            True,
+            node,
+            candidates,
+            features,
+            every_row,
+            scales,
+            rules,
+            None,
+            buffers.values,
             splits[node, 0],
             sets[node, 0],
         )
@@ -90,11 +119,7 @@ def main() -> None:
             np.empty(0, np.int64),
             np.empty(0, np.uint64),
         )
-        seconds = seconds_of(
-            arguments.repeats,
-            search_packed_nodes,
-            packed,
-            packed[:, : offsets[1]].sum(axis=1),
+        own = (
             CandidateFeatures(columns, no_limits, n_features),
             features,
             steps,
@@ -103,7 +128,13 @@ def main() -> None:
             splits,
             no_sets,
         )
-        report.add(f"{what}, packed", 1, units, seconds)
+        totals = packed[:, : offsets[1]].sum(axis=1)
+        for kind, search, sums in (
+            ("packed", search_packed_nodes, (packed, totals)),
+            ("screened", search_coarse_nodes, (histograms, offsets[:2])),
+        ):
+            seconds = seconds_of(arguments.repeats, search, *sums, *own)
+            report.add(f"{what}, {kind}", 1, units, seconds)
     report.finish()
 
 

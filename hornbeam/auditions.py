@@ -50,6 +50,8 @@ MEASURED_STEP = 5
 #: A round is better than the best one if its score is so by more than this share: a
 #: thousand rounds that gain nothing that matters are not worth their time.
 _LEAST_GAIN = 5e-4
+#: The first patience grows by one round in each of so many of the best round.
+_WAIT_PARTS = 5
 
 Objective: TypeAlias = ObjectiveFunction | ScalarLoss | None
 
@@ -149,13 +151,33 @@ class Candidate:
         recipe = recipe or self.recipe
         return Candidate(self._trial, params, recipe, margin, folds=folds)
 
-    def train(self, patience: int, max_rounds: int) -> None:
-        """Add rounds until the score has not improved for as many as `patience`."""
-        while self.rounds < max_rounds and self.rounds <= self.best_round + patience:
-            self._models.update(self._trial.data, self.rounds, self._trial.obj)
-            self.rounds += 1
+    def train(
+        self, patience: int, max_rounds: int, first_patience: int | None = None
+    ) -> None:
+        """Add rounds until the score has not improved for as many as `patience`.
+
+        With a `first_patience` the first rounds wait for so many, and a fifth of the
+        best round more: what is best early has hardly more to find.
+        """
+        while self.rounds < max_rounds:
+            waits = patience
+            if first_patience is not None:
+                waits = min(patience, first_patience + self.best_round // _WAIT_PARTS)
+            if self.rounds > self.best_round + waits:
+                break
+            self._add_round()
             if self.rounds >= self._next_measure(patience) or self.rounds == max_rounds:
                 self._measure()
+
+    def race(self, rounds: int) -> None:
+        """Add rounds up to this number, and measure the held-out rows only then."""
+        while self.rounds < rounds:
+            self._add_round()
+        self._measure()
+
+    def _add_round(self) -> None:
+        self._models.update(self._trial.data, self.rounds, self._trial.obj)
+        self.rounds += 1
 
     def _next_measure(self, patience: int) -> int:
         """Return after how many rounds the held-out rows are measured next."""
@@ -258,11 +280,11 @@ def audition(
         challenger = proposal(leader)
         if challenger is None:
             continue
-        challenger.train(rounds, heat)
+        challenger.race(heat)
         scores = challenger.scores[heat], leader.scores[heat]
         if not challenger.is_better(*scores, _HEAT_MARGIN):
             continue
-        challenger.train(rounds, rounds)
+        challenger.race(rounds)
         if challenger.leads(leader, challenger.margin):
             leader = challenger
     return leader

@@ -9,7 +9,7 @@ __all__ = ["LIGHTGBM", "OTHERS", "OWN", "other_names", "owners_of"]
 #: Parameters that XGBoost 3.2 does not have; all others have its names.
 OWN = {
     *("cat_l2", "cat_smooth", "expectile_alpha", "feature_costs", "feature_costs_for"),
-    *("focal_gamma", "leaf_model", "leaf_solver", "linear_lambda"),
+    *("focal_gamma", "gain_epsilon", "leaf_model", "leaf_solver", "linear_lambda"),
     *("linear_max_features", "margin_type", "min_data_per_group", "min_samples_leaf"),
     *("monotone_constraints_method", "other_rate", "path_smooth", "pruning"),
     *("sketch_eps", "sketch_outputs", "sketch_scope", "top_rate", "unseen"),

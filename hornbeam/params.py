@@ -19,6 +19,7 @@ from hornbeam.errors import ErrorCode, ParameterError
 
 __all__ = [
     "ATTRIBUTE",
+    "GAIN_EPSILON",
     "MAX_OUTPUTS",
     "ParameterRow",
     "ParameterSource",
@@ -37,6 +38,9 @@ ESTIMATOR = "scikit_learn"
 #: Most classes or targets: arrays of this size are allocated before any tree is grown
 #: or read.
 MAX_OUTPUTS = 1 << 20
+
+#: The gain that a split has to exceed for any `gamma` (XGBoost's kRtEps).
+GAIN_EPSILON = 1e-6
 
 ParameterSource: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
@@ -344,6 +348,12 @@ class Parameters:
     )
     gamma: float = parameter(
         0.0, aliases=("min_split_loss",), low=0, help="minimum gain of a split"
+    )
+    gain_epsilon: float = parameter(
+        GAIN_EPSILON,
+        low=0,
+        help="a split has to gain more than this for any gamma, which XGBoost fixes; "
+        "lower it for labels in so large a unit that all gains are small",
     )
     pruning: str = parameter(
         "auto",

@@ -38,10 +38,9 @@ from hornbeam.features.proposals import (
     cross_features,
     target_means,
 )
-from hornbeam.kernels.layout import MIN_GAIN
 from hornbeam.log import LOGGER
 from hornbeam.objectives.base import Objective as BuiltInObjective
-from hornbeam.params import Parameters
+from hornbeam.params import GAIN_EPSILON, Parameters
 
 __all__ = [
     "CHOSEN",
@@ -59,13 +58,20 @@ CHOSEN = "hornbeam_chosen"
 DEFAULT_ROUNDS = 100
 #: Held-out rows are one of this number of folds.
 _FOLDS = 5
+#: Rounds of more than so many trees, as of many classes, are fewer in proportion, but
+#: not fewer than `DEFAULT_ROUNDS`; the folds have at most so many trees in a round.
+_TREES_OF_ROUND = 10
+_TREES_OF_FOLDS = 20
 #: Rows in a leaf, at least: a size that suits most data (it is LightGBM's, too), and
 #: one that finds small groups of rows.
 _ROWS_OF_LEAF = 20
 _FEW_ROWS_OF_LEAF = 2
-#: Labels of less than this sum of squared deviations are told of: a split that gains
-#: a ten thousandth of it is not made.
-_LEAST_SQUARES = 1e4 * MIN_GAIN
+#: Where the sum of squared deviations of the labels is less than this, a ten thousandth
+#: of it is no gain for a split, unless that is in proportion to the labels.
+_LEAST_SQUARES = 1e4 * GAIN_EPSILON
+#: Leaf values are of float32, which loses digits below 1e-38: those of labels with a
+#: standard deviation of less than this.
+_LEAST_DEVIATION = 1e-32
 #: The tasks of objectives whose labels are classes.
 _CLASS_TASKS = ("binary", "classes")
 #: Parameters that say what trees may do with some features.
@@ -93,8 +99,9 @@ class Quality(NamedTuple):
         The same for linear leaves, which fit more in each tree.
     max_depths
         The depths of trees; of several the one with the best score is chosen.
-    patience
-        The number of rounds without improvement after which a training stops.
+    first_patience, patience
+        The number of rounds without improvement after which a training stops: at its
+        first rounds, and at most.
     max_rounds
         At most so many rounds are tried.
     fold_rows
@@ -109,6 +116,7 @@ class Quality(NamedTuple):
     learning_rate: float
     linear_rate: float
     max_depths: tuple[int, ...]
+    first_patience: int
     patience: int
     max_rounds: int
     fold_rows: int
@@ -117,9 +125,11 @@ class Quality(NamedTuple):
 
 
 QUALITIES = {
-    "fast": Quality(0.2, 0.2, (5,), 15, 500, 0, races=False, averages=False),
-    "auto": Quality(0.15, 0.2, (5,), 20, 1000, 600, races=True, averages=False),
-    "best": Quality(0.05, 0.05, (4, 6, 8), 60, 4000, 10**9, races=True, averages=True),
+    "fast": Quality(0.2, 0.2, (5,), 15, 15, 500, 0, races=False, averages=False),
+    "auto": Quality(0.15, 0.2, (5,), 10, 20, 1000, 600, races=True, averages=False),
+    "best": Quality(
+        0.05, 0.05, (4, 6, 8), 60, 60, 4000, 10**9, races=True, averages=True
+    ),
 }
 
 
@@ -207,21 +217,28 @@ def choose(
     reason = _reason_against(p, dtrain, has_evals, objective)
     if reason is not None:
         return _told(p, without, quality, {"not_chosen": reason})
-    _warn_of_small_labels(p, dtrain, objective)
-    preset = preset._replace(
-        patience=patience or preset.patience, averages=preset.averages and may_average
-    )
+    preset = preset._replace(averages=preset.averages and may_average)
+    if patience:
+        preset = preset._replace(first_patience=patience, patience=patience)
+    trees = p.num_parallel_tree
+    if p.multi_output_columns(objective.n_outputs) == 0:
+        trees *= objective.n_outputs
+    most = max(DEFAULT_ROUNDS, preset.max_rounds * _TREES_OF_ROUND // trees)
+    preset = preset._replace(max_rounds=min(preset.max_rounds, most))
     depths: list[dict[str, Any]] = [{}]
     if not given.keys() & {"max_depth", "max_leaves", "grow_policy"}:
         depths = [{"max_depth": depth} for depth in preset.max_depths]
     sizes = _leaf_sizes(given, dtrain, objective)
+    always = _gain_of_small_labels(given, p, dtrain, objective)
     if has_evals:
         # The depth in the middle is neither the fastest nor the slowest to learn.
         depth = depths[len(depths) // 2]
-        usual = {**_rate(preset, given), **depth, **sizes[0]}
+        usual = {**_rate(preset, given), **depth, **sizes[0], **always}
         choice = Choice(usual, preset.max_rounds, recipe, preset.patience)
         return _told(p, choice, quality, {"held_out": "eval_set"})
     folds = _held_out(preset, p, dtrain, objective.task)
+    if not preset.averages:
+        folds = folds[: max(1, _TREES_OF_FOLDS // trees)]
     if preset.averages:
         given |= shared_base_score(given, dtrain, obj)
     trial = Trial(dtrain, folds, given, obj, custom_metric)
@@ -232,14 +249,14 @@ def choose(
         proposals += _feature_proposals(features, p, dtrain, objective)
     leaders = []
     for depth in depths:
-        usual = {**_rate(preset, given), **depth, **sizes[0]}
+        usual = {**_rate(preset, given), **depth, **sizes[0], **always}
         first = Candidate(trial, usual, recipe)
         leader = audition(first, proposals, preset.max_rounds)
         if finds_rounds or len(depths) > 1:
             rate = _rate(preset, {**given, **leader.params})
             if rate.items() - leader.params.items():
                 leader = leader.variant(rate)
-            leader.train(preset.patience, preset.max_rounds)
+            leader.train(preset.patience, preset.max_rounds, preset.first_patience)
         leaders.append(leader)
     leader = best_of(leaders)
     if math.isnan(leader.best_score):
@@ -346,29 +363,38 @@ def _reason_against(
     return None
 
 
-def _warn_of_small_labels(
-    p: Parameters, dtrain: DMatrix, objective: BuiltInObjective
-) -> None:
-    """Log a warning if the unit of the labels leaves hardly any split its gain.
+def _gain_of_small_labels(
+    given: Mapping[str, Any],
+    p: Parameters,
+    dtrain: DMatrix,
+    objective: BuiltInObjective,
+) -> dict[str, Any]:
+    """Return the gain that splits have to exceed, for labels in a large unit.
 
     All splits of squared errors together gain at most the sum of squared deviations.
+    Where that is small the gain is in proportion to the variance: so the model is that
+    of labels in a smaller unit. Log a warning if leaf values do not hold the labels.
     """
     labels = dtrain.info["label"]
-    if objective.name != "reg:squarederror" or labels is None or p.verbosity < 1:
-        return
+    if objective.name != "reg:squarederror" or labels is None:
+        return {}
     labels = labels.astype(np.float64)
+    if "gain_epsilon" in given or np.all(labels == labels[:1]):
+        return {}
     weights = dtrain.info.row_weights
     squares = (labels - labels.mean(axis=0)) ** 2
     total = float(squares.sum() if weights is None else (squares.T @ weights).sum())
-    is_constant = np.all(labels == labels[:1])
-    if total < _LEAST_SQUARES and not is_constant:
+    if total >= _LEAST_SQUARES:
+        return {}
+    variance = float(squares.mean())
+    if variance < _LEAST_DEVIATION**2 and p.verbosity >= 1:
         LOGGER.warning(
-            "the labels are close together (the sum of their squared deviations is "
-            "%.2g), and no split is made that gains less than %g, as in XGBoost; "
-            "multiply the labels by a number, such as 1 / their standard deviation",
-            total,
-            MIN_GAIN,
+            "the standard deviation of the labels is %.2g, and leaf values, which are "
+            "of float32, lose digits below 1e-38; multiply the labels by a number, "
+            "such as 1 / their standard deviation",
+            math.sqrt(variance),
         )
+    return {"gain_epsilon": GAIN_EPSILON * variance}
 
 
 def _linear_proposals(given: Mapping[str, Any], dtrain: DMatrix) -> Iterator[Proposal]:

@@ -361,7 +361,7 @@ def test_line_search_has_no_penalty_by_default():
 #: Parameters that only Hornbeam has.
 OURS = """
     objective eval_metric top_rate other_rate extmem_single_page min_samples_leaf
-    path_smooth feature_costs feature_costs_for monotone_constraints_method
+    path_smooth gain_epsilon feature_costs feature_costs_for monotone_constraints_method
     sketch_outputs unseen focal_gamma sketch_scope sketch_eps pruning leaf_solver
     leaf_model linear_lambda linear_max_features
     margin_type

@@ -513,13 +513,42 @@ def test_columns_without_information_are_fitted(quality):
     assert model.predict(rows).tolist() == [3.0] * 60
 
 
-@pytest.mark.parametrize("factor", [1e-4, 1e-30])
-def test_labels_whose_splits_gain_too_little_are_told_of(factor, capsys):
+@pytest.mark.parametrize("quality", ["auto", "fast"])
+@pytest.mark.parametrize("factor", [1e-4, 1e-10, 1e-30])
+def test_labels_in_a_large_unit_are_learned_as_in_another(quality, factor):
+    rows = odd_rows(200)
+    labels = rows[:, 0] + np.sin(2 * rows[:, 1])
+    spread = (factor * labels).std()
+    model = HornbeamRegressor(quality=quality, n_jobs=1)
+    model.fit(rows, factor * labels + 1000 * spread)
+    assert model.chosen_["gain_epsilon"] == pytest.approx(1e-6 * spread**2, rel=1e-3)
+    assert model.score(rows, factor * labels + 1000 * spread) > 0.8
+    # Powers of two change no digit, so it is the model of labels in another unit.
+    other = HornbeamRegressor(quality=quality, n_jobs=1)
+    other.fit(rows, (factor * labels + 1000 * spread) * 2.0**-7)
+    expected = model.predict(rows).astype(np.float64) * 2.0**-7
+    assert other.predict(rows) == pytest.approx(expected, rel=1e-6)
+
+
+def test_labels_beyond_the_digits_of_leaf_values_are_told_of(capsys):
     rows = odd_rows()
-    HornbeamRegressor(quality="fast").fit(rows, factor * rows[:, 0])
+    HornbeamRegressor(quality="fast").fit(rows, 1e-35 * rows[:, 0])
     assert "multiply the labels" in capsys.readouterr().err
-    HornbeamRegressor(quality="fast", verbosity=0).fit(rows, factor * rows[:, 0])
-    HornbeamRegressor(quality="fast").fit(rows, rows[:, 0])
-    HornbeamRegressor(quality="fast").fit(rows, np.full(60, 0.1))
-    HornbeamRegressor(quality="fast").fit(rows, 1e30 * rows[:, 0])
+    HornbeamRegressor(quality="fast", verbosity=0).fit(rows, 1e-35 * rows[:, 0])
+    for labels in (1e-30 * rows[:, 0], rows[:, 0], np.full(60, 0.1), 1e30 * rows[:, 0]):
+        model = HornbeamRegressor(quality="fast").fit(rows, labels)
+        assert ("gain_epsilon" in model.chosen_) == (0 < labels.std() < 1e-20)
+    kept = HornbeamRegressor(quality="fast", gain_epsilon=1e-9)
+    assert "gain_epsilon" not in kept.fit(rows, 1e-4 * rows[:, 0]).chosen_
     assert not capsys.readouterr().err
+
+
+def test_many_classes_have_fewer_folds_and_rounds():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(40), 3)
+    rows = rng.normal(size=(40, 3))[labels] + 0.1 * rng.normal(size=(120, 3))
+    model = HornbeamClassifier(n_jobs=1).fit(rows, labels)
+    assert model.chosen_["held_out"] == "1 x 24 rows"
+    assert model.chosen_["n_estimators"] <= 250 * 1.25
+    few = HornbeamClassifier(n_jobs=1).fit(rows, labels % 4)
+    assert few.chosen_["held_out"] == "5 x 24 rows"

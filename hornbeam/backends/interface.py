@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.gradients import LossRows
-from hornbeam.kernels.layout import MIN_GAIN, SplitRules
+from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws, DrawKey
+from hornbeam.params import GAIN_EPSILON
 
 __all__ = [
     "EVERY_FEATURE",
@@ -143,6 +144,8 @@ class SplitParams:
         A sum of hessians, divided by the mean and rounded, is the number of rows by
         which categories are left out of the sort and gathered in groups.
         """
+        if self.cat_smooth == 0.0 and self.min_data_per_group == 0:
+            return self.rules
         least = [math.ceil(self.cat_smooth), self.min_data_per_group]
         of_category, of_group = [(rows - 0.5) * mean_hessian for rows in least]
         return self.rules._replace(
@@ -168,6 +171,8 @@ class GrowthLimits:
         a split stays if there are better ones below it. Otherwise it is never applied.
     symmetric
         Split all nodes of a level alike.
+    gain_epsilon
+        A split has to gain more than this for any `gamma`.
     """
 
     lossguide: bool
@@ -176,6 +181,13 @@ class GrowthLimits:
     gamma: float
     prunes: bool = False
     symmetric: bool = False
+    gain_epsilon: float = GAIN_EPSILON
+
+    @property
+    def least_gain(self) -> float:
+        """The least gain of a split that is applied while the tree grows."""
+        above_epsilon = math.nextafter(self.gain_epsilon, math.inf)
+        return above_epsilon if self.prunes else max(self.gamma, above_epsilon)
 
     def deep_enough(self, depth: int) -> bool:
         """Return whether nodes at this depth stay leaves."""
@@ -187,7 +199,7 @@ class GrowthLimits:
 
     def worthwhile(self, gains: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which splits have enough gain."""
-        return (gains > MIN_GAIN) & (self.prunes | (gains >= self.gamma))
+        return gains >= self.least_gain
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ the parts (blocks, workers) that the rows are stored in.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import frexp, isfinite, ldexp
 from typing import NamedTuple
 
@@ -99,21 +100,30 @@ def choose_scales(largest: Floats, n_rows: int) -> QuantisationScales:
             "learning_rate",
             code=ErrorCode.FLOAT_OVERFLOW,
         )
+    return _scales(tuple((frexp(g)[1], frexp(h)[1]) for g, h in pairs), n_rows)
+
+
+@lru_cache(maxsize=64)
+def _scales(exponents: tuple[tuple[int, int], ...], n_rows: int) -> QuantisationScales:
+    """Return the scales for values below two to the power of these exponents.
+
+    They are the same in most rounds of a training.
+    """
     wide_bits = min(_MAX_BITS, SUM_BITS - n_rows.bit_length())
     return QuantisationScales(
         np.array(
             [
                 (_unit(g, COARSE_GRADIENT_BITS), _unit(h, COARSE_HESSIAN_BITS))
-                for g, h in pairs
+                for g, h in exponents
             ]
         ),
-        np.array([(_unit(g, wide_bits), _unit(h, wide_bits)) for g, h in pairs]),
+        np.array([(_unit(g, wide_bits), _unit(h, wide_bits)) for g, h in exponents]),
     )
 
 
-def _unit(largest: float, bits: int) -> float:
-    """Return the power of two of which `largest` is less than ``2**bits``."""
-    return ldexp(1.0, max(frexp(largest)[1] - bits, _MIN_EXPONENT))
+def _unit(exponent: int, bits: int) -> float:
+    """Return the power of two of which ``2**exponent`` is ``2**bits``."""
+    return ldexp(1.0, max(exponent - bits, _MIN_EXPONENT))
 
 
 def packed_is_enough(

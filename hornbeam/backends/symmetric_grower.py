@@ -71,7 +71,7 @@ class SymmetricGrower:
         rules = GrowthRules(
             search.rules,
             search.scales,
-            float(limits.gamma),
+            limits.least_gain,
             levels,
             0,
             False,

@@ -189,7 +189,7 @@ class TreeGrower:
         rules = GrowthRules(
             search.rules,
             search.scales,
-            0.0 if limits.prunes else float(limits.gamma),
+            limits.least_gain,
             limits.max_depth,
             limits.max_leaves,
             limits.lossguide,

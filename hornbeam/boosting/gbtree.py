@@ -94,7 +94,9 @@ class TreeSettings:
         return cls(
             p,
             split_params(p),
-            GrowthLimits(lossguide, *size, p.gamma, p.prunes(), symmetric),
+            GrowthLimits(
+                lossguide, *size, p.gamma, p.prunes(), symmetric, p.gain_epsilon
+            ),
             p.learning_rate / p.num_parallel_tree,
         )
 

@@ -15,7 +15,8 @@ _LINEAR_UPDATERS = ("shotgun", "coord_descent")
 _TREES_ONLY = """
     multi_strategy num_parallel_tree sketch_outputs sketch_scope sketch_eps pruning
     leaf_solver leaf_model default_direction opt_dense_col
-    grow_policy max_depth max_leaves gamma min_child_weight min_samples_leaf path_smooth
+    grow_policy max_depth max_leaves gamma gain_epsilon
+    min_child_weight min_samples_leaf path_smooth
     subsample sampling_method colsample_bytree colsample_bylevel colsample_bynode
     monotone_constraints interaction_constraints feature_costs
 """.split()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ModelFileError
 from hornbeam.forest.cat_container import read_categories, write_categories
@@ -298,14 +299,7 @@ def _read_booster(model: Model, value: Any) -> None:
         ["cats", "iteration_indptr", "weight_drop"],
     )
     # XGBoost 3.3 and later write them here.
-    weights = forest.get("weight_drop", weights)
-    if weights is not None:
-        model.tree_weights = as_array(weights, np.float32)
-        if model.tree_weights is None:
-            raise ModelFileError(
-                "weight_drop is not an array of floating-point numbers",
-                code=ErrorCode.MODEL_FILE_WRONG_TYPE,
-            )
+    model.tree_weights = _tree_weights(forest.get("weight_drop", weights))
     model.categories = read_categories(
         forest.get("cats", {}), f"{where}.cats", model.num_feature, model.feature_names
     )
@@ -329,7 +323,27 @@ def _read_booster(model: Model, value: Any) -> None:
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
     model.trees = read_trees(trees, model.num_feature, category_limits(model))
-    if name == _LINEAR_LEAVES and weights is not None:
+    _check_leaves(model, name)
+    model.tree_output = as_integers(forest["tree_info"], f"{where}.tree_info")
+    model.round_starts = _round_starts(model, forest, where)
+
+
+def _tree_weights(value: Any) -> NDArray[np.float32] | None:
+    """Return the weights of the trees of DART, or None for other models."""
+    if value is None:
+        return None
+    weights = as_array(value, np.float32)
+    if weights is None:
+        raise ModelFileError(
+            "weight_drop is not an array of floating-point numbers",
+            code=ErrorCode.MODEL_FILE_WRONG_TYPE,
+        )
+    return weights
+
+
+def _check_leaves(model: Model, name: str) -> None:
+    """Raise a `ModelFileError` if the leaves are not those of this booster."""
+    if name == _LINEAR_LEAVES and model.tree_weights is not None:
         raise ModelFileError(
             "weight_drop belongs to trees of constant leaves, and these are linear",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
@@ -340,19 +354,21 @@ def _read_booster(model: Model, value: Any) -> None:
             f"{'linear leaves' if model.has_linear_leaves else 'no linear leaves'}",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
-    model.tree_output = as_integers(forest["tree_info"], f"{where}.tree_info")
+
+
+def _round_starts(model: Model, forest: dict[str, Any], where: str) -> list[int]:
+    """Return the number of the first tree of each round, and of all trees."""
     if "iteration_indptr" in forest:
-        starts = as_integers(forest["iteration_indptr"], f"{where}.iteration_indptr")
-        model.round_starts = starts
-        return
+        return as_integers(forest["iteration_indptr"], f"{where}.iteration_indptr")
     multi_output = model.leaf_size > 1
     size = model.num_parallel_tree * (1 if multi_output else model.n_outputs)
+    n_trees = len(model.trees)
     if n_trees % size:
         raise ModelFileError(
             f"{where} has {n_trees} trees, not a multiple of the {size} of a round",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,
         )
-    model.round_starts = list(range(0, n_trees + 1, size))
+    return list(range(0, n_trees + 1, size))
 
 
 def _read_linear(booster: dict[str, Any], model: Model) -> LinearModel:

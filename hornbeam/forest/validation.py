@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -327,80 +327,13 @@ def normalize_nodes(
     """
     sizes = np.diff(starts)
     tree = np.repeat(np.arange(sizes.size), sizes)
-    root = starts[tree]
-    left = nodes.left.astype(np.int64)
-    leaf = left == -1
-
-    def refuse(
-        wrong: NDArray[np.bool_], what: str, values: NDArray[np.generic]
-    ) -> None:
-        if wrong.any():
-            i = int(np.argmax(wrong))
-            raise ModelFileError(
-                f"{names[tree[i]]}, node {i - root[i]}: {what.format(values[i])}",
-                code=ErrorCode.MODEL_FILE_INVALID_TREE,
-            )
-
-    refuse(leaf & (nodes.right != -1), "it has only a right child, {}", nodes.right)
-    refuse(
-        ~leaf & ((left < 1) | (left + 1 >= sizes[tree])),
-        "its left child is {}, so its children are not both nodes of the tree",
-        left,
-    )
-    refuse(
-        ~leaf & (nodes.right != left + 1),
-        "its right child is {}, not the node after its left child",
-        nodes.right,
-    )
-    above = np.flatnonzero(~leaf)
-    below = (root + left)[above]
-    counts = np.bincount(np.concatenate([below, below + 1]), minlength=left.size)
-    refuse(counts > 1, "it is the child of {} nodes", counts)
-
-    parent = np.full(left.size, -1)
-    parent[below] = parent[below + 1] = above
-    top, depth = roots_and_depths(parent)
-    reached = top == root
-    parent = np.where(parent < 0, -1, parent - root)
-    refuse(reached & (depth > MAX_DEPTH), f"it is deeper than {MAX_DEPTH}: {{}}", depth)
-    refuse(
-        reached & (nodes.parent != parent),
-        "its parent is stored as {}, but is another node",
-        nodes.parent,
-    )
-
-    internal, leaf = reached & ~leaf, reached & leaf
-    refuse(
-        internal & ((nodes.feature < 0) | (nodes.feature >= num_feature)),
-        f"it splits on feature {{}} of {num_feature}",
-        nodes.feature,
-    )
-    refuse(
-        internal & (nodes.default_left > 1),
-        "default_left is {}, not 0 or 1",
-        nodes.default_left,
-    )
-    refuse(
-        internal & (nodes.split_type > 1),
-        "its split_type is {}, not 0 or 1",
-        nodes.split_type,
-    )
+    checks = _NodeChecks(nodes, names, tree, starts[tree])
+    reached = checks.links(sizes[tree])
+    internal, leaf = reached & (nodes.left != -1), reached & (nodes.left == -1)
+    checks.splits(internal, num_feature, limits)
     categorical = internal & (nodes.split_type == 1)
     numerical = internal & ~categorical
-    if limits is not None:
-        feature = np.where(internal, nodes.feature, 0)
-        is_number = limits[feature] < 0
-        refuse(
-            categorical & is_number,
-            "it splits feature {}, which is not categorical, by category",
-            nodes.feature,
-        )
-        refuse(
-            numerical & ~is_number,
-            "it splits feature {}, which is categorical, by a threshold",
-            nodes.feature,
-        )
-    categories, counts = _check_categories(nodes, categorical, limits, refuse)
+    categories, counts = checks.categories(categorical, limits)
     for where, what, values in (
         (numerical, "threshold", nodes.threshold),
         (leaf, "value", nodes.value),
@@ -410,7 +343,7 @@ def normalize_nodes(
     ):
         finite = np.isfinite(values)
         every = finite.all(axis=1) if values.ndim > 1 else finite
-        refuse(where & ~every, f"its {what} is {{}}", values)
+        checks.refuse(where & ~every, f"its {what} is {{}}", values)
 
     def only(where: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[Any]:
         """Return the values, scalar or vector, with zeros where `where` is False."""
@@ -435,29 +368,129 @@ def normalize_nodes(
     )
 
 
-def _check_categories(
-    nodes: Tree,
-    categorical: NDArray[np.bool_],
-    limits: NDArray[np.int64] | None,
-    refuse: Callable[[NDArray[np.bool_], str, NDArray[np.generic]], None],
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the categories of categorical splits, and the count of each node."""
-    node = np.repeat(np.arange(nodes.left.size), nodes.category_counts)
-    limit = np.full(node.size, MAX_LEVELS)
-    if limits is not None:
-        limit[categorical[node]] = limits[nodes.feature[node[categorical[node]]]]
-    beyond = (nodes.categories < 0) | (nodes.categories >= limit)
-    falling = np.zeros(node.size, bool)
-    falling[1:] = (node[1:] == node[:-1]) & (
-        nodes.categories[1:] <= nodes.categories[:-1]
-    )
-    for wrong, what in (
-        (beyond, "one of its {} categories is not a category of the feature"),
-        (falling, "its {} categories do not ascend"),
-    ):
-        at = np.zeros(nodes.left.size, bool)
-        at[node[wrong]] = True
-        refuse(categorical & at, what, nodes.category_counts)
-    is_kept = categorical[node]
-    counts = np.where(categorical, nodes.category_counts, 0)
-    return nodes.categories[is_kept], counts
+class _NodeChecks(NamedTuple):
+    """The checks of concatenated trees; each raises an error for the first bad node.
+
+    Attributes
+    ----------
+    nodes
+        Of all trees.
+    names
+        What error messages call each tree.
+    tree, root
+        (nodes,): the number of each node's tree, and the place of its root.
+    """
+
+    nodes: Tree
+    names: Sequence[str]
+    tree: NDArray[np.intp]
+    root: NDArray[np.int64]
+
+    def refuse(
+        self, wrong: NDArray[np.bool_], what: str, values: NDArray[np.generic]
+    ) -> None:
+        """Raise a `ModelFileError` if a node is wrong; `what` formats its value."""
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise ModelFileError(
+                f"{self.names[self.tree[i]]}, node {i - self.root[i]}: "
+                f"{what.format(values[i])}",
+                code=ErrorCode.MODEL_FILE_INVALID_TREE,
+            )
+
+    def links(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which nodes the root reaches, given the size of each node's tree."""
+        nodes, refuse = self.nodes, self.refuse
+        left = nodes.left.astype(np.int64)
+        leaf = left == -1
+        refuse(leaf & (nodes.right != -1), "it has only a right child, {}", nodes.right)
+        refuse(
+            ~leaf & ((left < 1) | (left + 1 >= sizes)),
+            "its left child is {}, so its children are not both nodes of the tree",
+            left,
+        )
+        refuse(
+            ~leaf & (nodes.right != left + 1),
+            "its right child is {}, not the node after its left child",
+            nodes.right,
+        )
+        above = np.flatnonzero(~leaf)
+        below = (self.root + left)[above]
+        counts = np.bincount(np.concatenate([below, below + 1]), minlength=left.size)
+        refuse(counts > 1, "it is the child of {} nodes", counts)
+        parent = np.full(left.size, -1)
+        parent[below] = parent[below + 1] = above
+        top, depth = roots_and_depths(parent)
+        reached = top == self.root
+        parent = np.where(parent < 0, -1, parent - self.root)
+        deepest = f"it is deeper than {MAX_DEPTH}: {{}}"
+        refuse(reached & (depth > MAX_DEPTH), deepest, depth)
+        refuse(
+            reached & (nodes.parent != parent),
+            "its parent is stored as {}, but is another node",
+            nodes.parent,
+        )
+        return reached
+
+    def splits(
+        self,
+        internal: NDArray[np.bool_],
+        num_feature: int,
+        limits: NDArray[np.int64] | None,
+    ) -> None:
+        """Check the features of splits, their kinds and the way of missing values."""
+        nodes, refuse = self.nodes, self.refuse
+        refuse(
+            internal & ((nodes.feature < 0) | (nodes.feature >= num_feature)),
+            f"it splits on feature {{}} of {num_feature}",
+            nodes.feature,
+        )
+        refuse(
+            internal & (nodes.default_left > 1),
+            "default_left is {}, not 0 or 1",
+            nodes.default_left,
+        )
+        refuse(
+            internal & (nodes.split_type > 1),
+            "its split_type is {}, not 0 or 1",
+            nodes.split_type,
+        )
+        if limits is None:
+            return
+        is_number = limits[np.where(internal, nodes.feature, 0)] < 0
+        is_set = nodes.split_type == 1
+        refuse(
+            internal & is_set & is_number,
+            "it splits feature {}, which is not categorical, by category",
+            nodes.feature,
+        )
+        refuse(
+            internal & ~is_set & ~is_number,
+            "it splits feature {}, which is categorical, by a threshold",
+            nodes.feature,
+        )
+
+    def categories(
+        self, categorical: NDArray[np.bool_], limits: NDArray[np.int64] | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return the categories of categorical splits, and the count of each node."""
+        nodes = self.nodes
+        node = np.repeat(np.arange(nodes.left.size), nodes.category_counts)
+        limit = np.full(node.size, MAX_LEVELS)
+        if limits is not None:
+            limit[categorical[node]] = limits[nodes.feature[node[categorical[node]]]]
+        beyond = (nodes.categories < 0) | (nodes.categories >= limit)
+        falling = np.zeros(node.size, bool)
+        falling[1:] = (node[1:] == node[:-1]) & (
+            nodes.categories[1:] <= nodes.categories[:-1]
+        )
+        for wrong, what in (
+            (beyond, "one of its {} categories is not a category of the feature"),
+            (falling, "its {} categories do not ascend"),
+        ):
+            at = np.zeros(nodes.left.size, bool)
+            at[node[wrong]] = True
+            self.refuse(categorical & at, what, nodes.category_counts)
+        is_kept = categorical[node]
+        counts = np.where(categorical, nodes.category_counts, 0)
+        return nodes.categories[is_kept], counts

@@ -129,8 +129,9 @@ class TreeBuilder:
             return counts, np.empty(0, np.int32)
         words = self.sets[nodes].astype("<u8").view(np.uint8)
         bits = np.unpackbits(words, axis=1, bitorder="little")
-        counts[nodes] = np.count_nonzero(bits, axis=1)
-        return counts, np.nonzero(bits)[1].astype(np.int32)
+        places, categories = bits.nonzero()
+        counts[nodes] = np.bincount(places, minlength=nodes.size)
+        return counts, categories.astype(np.int32)
 
 
 def prune(tree: TreeBuilder, gamma: float) -> tuple[TreeBuilder, NDArray[np.intp]]:

@@ -557,8 +557,8 @@ def quantise(
 ):
     """Write each row's coarse gradient and hessian as one int64."""
     rows = gradients.size
-    highest_gradient = (1 << COARSE_GRADIENT_BITS) - 1
-    highest_hessian = (1 << COARSE_HESSIAN_BITS) - 1
+    highest_gradient = np.float64((1 << COARSE_GRADIENT_BITS) - 1)
+    highest_hessian = np.float64((1 << COARSE_HESSIAN_BITS) - 1)
     task = next_task(sync, 0)
     while task < magnitudes.shape[0]:
         begin = task * TASK_ROWS
@@ -569,10 +569,11 @@ def quantise(
         own_hessians = hessians[begin:end]
         own_packed = packed[begin:end]
         for i in range(own_packed.size):
-            g = np.int64(np.rint(own_gradients[i] * gradient_scale))
-            h = np.int64(np.rint(own_hessians[i] * hessian_scale))
-            g = min(max(g, -highest_gradient), highest_gradient)
-            h = min(h, highest_hessian)
+            value = max(own_gradients[i] * gradient_scale, -highest_gradient)
+            # Only of 32 bits are there conversions of vectors on all processors.
+            g = np.int64(np.int32(np.rint(min(value, highest_gradient))))
+            value = min(own_hessians[i] * hessian_scale, highest_hessian)
+            h = np.int64(np.int32(np.rint(value)))
             own_packed[i] = (g << 32) + h
             gradient_sum += abs(g)
             hessian_sum += h

@@ -17,6 +17,7 @@ from numba.extending import intrinsic, overload
 
 from hornbeam.kernels.bin_blocks import TURNED_COLUMNS, TURNED_ROWS, turn_bins
 from hornbeam.kernels.bits import count_bits, lowest_bit
+from hornbeam.kernels.cut_scores import LANES, score_packed_cuts, score_wide_cuts
 from hornbeam.kernels.row_sets import (
     SET_WORDS,
     mark_above,
@@ -324,3 +325,183 @@ def _overload_turn_bins(bins, rows, begin, width, column, by_column, first):  # 
         by_column,
         np.uint64(first),
     )
+
+
+# Scores of cuts
+
+_INT, _FLOAT, _DOUBLE = ir.IntType(32), ir.FloatType(), ir.DoubleType()
+_WORDS, _INTS, _FLOATS, _DOUBLES = (
+    ir.VectorType(kind, LANES) for kind in (_WORD, _INT, _FLOAT, _DOUBLE)
+)
+_HALVES = ir.VectorType(_INT, 2 * LANES)
+#: 1.5 * 2**52 and its bits: added to an integer they make it the bits of their sum.
+_WHOLE, _WHOLE_BITS = 6755399441055744.0, 0x4338000000000000
+
+
+def _splat(builder: Any, value: Any) -> Any:
+    """Return a vector of LANES equal numbers."""
+    kind = ir.VectorType(value.type, LANES)
+    unknown = ir.Constant(kind, ir.Undefined)
+    one = builder.insert_element(unknown, value, _INT(0))
+    return builder.shuffle_vector(one, unknown, _shuffle([0] * LANES))
+
+
+def _exact_float(builder: Any, words: Any) -> Any:
+    """Return float32 of integers below 2**51, rounded once."""
+    bits = builder.add(words, ir.Constant(_WORDS, [_WHOLE_BITS] * LANES))
+    whole = ir.Constant(_DOUBLES, [_WHOLE] * LANES)
+    exact = builder.fsub(builder.bitcast(bits, _DOUBLES), whole)
+    return builder.fptrunc(exact, _FLOATS)
+
+
+def _score_lanes(
+    builder: Any, arrays: _Arrays, out: int, count: Any, ridge: Any, load: Any
+) -> Any:
+    """Write the scores of cuts to the array `out`; return the highest.
+
+    `load` takes the builder and the first of LANES cuts, and returns g and h of the
+    left children, g and h of the right ones as floats, and which cuts are valid.
+    """
+    none = ir.Constant(_FLOATS, [0.0] * LANES)
+    places = ir.Constant(_INTS, list(range(LANES)))
+    ridges = _splat(builder, ridge)
+    last = _splat(builder, builder.trunc(count, _INT))
+    highest = cgutils.alloca_once_value(builder, none)
+    with cgutils.for_range_slice(builder, _WORD(0), count, _WORD(LANES)) as (cut, _):
+        left_g, left_h, right_g, right_h, valid = load(builder, cut)
+        left_n, right_n = (builder.fadd(h, ridges) for h in (left_h, right_h))
+        left = builder.fmul(builder.fmul(left_g, left_g), right_n)
+        right = builder.fmul(builder.fmul(right_g, right_g), left_n)
+        score = builder.fadd(left, right)
+        score = builder.fdiv(score, builder.fmul(left_n, right_n))
+        own = builder.add(_splat(builder, builder.trunc(cut, _INT)), places)
+        valid = builder.and_(valid, builder.icmp_signed("<", own, last))
+        score = builder.select(valid, score, none)
+        arrays.store(score, out, cut)
+        most = builder.load(highest)
+        more = builder.fcmp_ordered(">", score, most)
+        builder.store(builder.select(more, score, most), highest)
+    most = builder.load(highest)
+    best = builder.extract_element(most, _INT(0))
+    for lane in range(1, LANES):
+        score = builder.extract_element(most, _INT(lane))
+        best = builder.select(builder.fcmp_ordered(">", score, best), score, best)
+    return best
+
+
+def _are_at_least(builder: Any, left: Any, right: Any, least: Any) -> Any:
+    both = (builder.icmp_unsigned(">=", h, least) for h in (left, right))
+    return builder.and_(*both)
+
+
+@intrinsic
+def _score_packed_cuts(typingctx, sums, count, extra, total, least, ridge, scores):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = _Arrays(context, builder, signature, args)
+        extra, least = _splat(builder, args[2]), _splat(builder, args[4])
+        total_g = _splat(builder, builder.trunc(builder.lshr(args[3], _WORD(32)), _INT))
+        total_h = _splat(builder, builder.trunc(args[3], _INT))
+        unknown = ir.Constant(_HALVES, ir.Undefined)
+
+        def load(builder: Any, cut: Any) -> tuple[Any, ...]:
+            left = builder.add(arrays.load(0, cut, _WORDS), extra)
+            left = builder.bitcast(left, _HALVES)
+            # The low halves come first: no machine of ours is big-endian.
+            left_h, left_g = (
+                builder.shuffle_vector(
+                    left, unknown, _shuffle(list(range(half, 2 * LANES, 2)))
+                )
+                for half in range(2)
+            )
+            right_g, right_h = (
+                builder.sub(own, left)
+                for own, left in ((total_g, left_g), (total_h, left_h))
+            )
+            return (
+                builder.sitofp(left_g, _FLOATS),
+                builder.uitofp(left_h, _FLOATS),
+                builder.sitofp(right_g, _FLOATS),
+                builder.uitofp(right_h, _FLOATS),
+                _are_at_least(builder, left_h, right_h, least),
+            )
+
+        return _score_lanes(builder, arrays, 6, args[1], args[5], load)
+
+    int64, float32 = types.int64, types.float32
+    numbers = int64, int64, int64, types.uint32, float32
+    return float32(sums, *numbers, scores), generate
+
+
+@intrinsic
+def _score_wide_cuts(  # type: ignore[no-untyped-def]
+    typingctx,
+    sums_g,
+    sums_h,
+    count,
+    extra_g,
+    extra_h,
+    total_g,
+    total_h,
+    least,
+    ridge,
+    scores,
+):
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = _Arrays(context, builder, signature, args)
+        extra_g, extra_h, total_g, total_h, least = (
+            _splat(builder, own) for own in args[3:8]
+        )
+
+        def load(builder: Any, cut: Any) -> tuple[Any, ...]:
+            left_g = builder.add(arrays.load(0, cut, _WORDS), extra_g)
+            left_h = builder.add(arrays.load(1, cut, _WORDS), extra_h)
+            right_g, right_h = (
+                builder.sub(total_g, left_g),
+                builder.sub(total_h, left_h),
+            )
+            floats = (
+                _exact_float(builder, own) for own in (left_g, left_h, right_g, right_h)
+            )
+            return *floats, _are_at_least(builder, left_h, right_h, least)
+
+        return _score_lanes(builder, arrays, 9, args[2], args[8], load)
+
+    int64, float32 = types.int64, types.float32
+    numbers = [int64] * 6
+    return float32(sums_g, sums_h, *numbers, float32, scores), generate
+
+
+@overload(score_packed_cuts)
+def _overload_score_packed_cuts(sums, count, extra, total, least, ridge, scores):  # type: ignore[no-untyped-def]
+    return lambda sums, count, extra, total, least, ridge, scores: _score_packed_cuts(
+        sums,
+        np.int64(count),
+        np.int64(extra),
+        np.int64(total),
+        np.uint32(least),
+        np.float32(ridge),
+        scores,
+    )
+
+
+@overload(score_wide_cuts)
+def _overload_score_wide_cuts(  # type: ignore[no-untyped-def]
+    sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, least, ridge, scores
+):
+    def score(  # type: ignore[no-untyped-def]
+        sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, least, ridge, scores
+    ):
+        return _score_wide_cuts(
+            sums_g,
+            sums_h,
+            np.int64(count),
+            np.int64(extra_g),
+            np.int64(extra_h),
+            np.int64(total_g),
+            np.int64(total_h),
+            np.int64(least),
+            np.float32(ridge),
+            scores,
+        )
+
+    return score

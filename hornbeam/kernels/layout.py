@@ -23,7 +23,6 @@ __all__ = [
     "FEATURE_DTYPE",
     "GAIN",
     "JOIN_BINS",
-    "MIN_GAIN",
     "NODE_DTYPE",
     "ONE_CATEGORY",
     "PACK",
@@ -103,9 +102,6 @@ SUM_BITS = 62
 #: What the sums of a task do to a histogram: replace it, add to it, or replace it by a
 #: packed one.
 REPLACE, ADD, PACK = range(3)
-
-#: The gain of a split must be above this for any `gamma` (XGBoost's kRtEps).
-MIN_GAIN = 1e-6
 
 #: Histogram bins of one task that adds or subtracts histograms.
 JOIN_BINS = 1 << 14

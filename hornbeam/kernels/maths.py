@@ -98,7 +98,10 @@ def exp_from_series(k: float, r: float, p: float) -> float:
     p = p * r + 0.5
     p = p * r + 1.0
     p = p * r + 1.0
-    return p * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
+    # The lowest bits of k + _ROUND are k: more processors have vectors of additions
+    # than of conversions to integers.
+    bits = np.float64(k + _ROUND).view(np.int64)
+    return p * np.int64((bits + 1023) << 52).view(np.float64)
 
 
 @inline

@@ -21,13 +21,14 @@ from hornbeam.kernels.categories import (
     sum_single,
     toggle,
 )
+from hornbeam.kernels.cut_scores import TINY
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel, overload
 from hornbeam.kernels.layout import CATEGORY_SETS, JOIN_BINS, ONE_CATEGORY, TASK_ROWS
 from hornbeam.kernels.leaves import gain_of, rules_of_sides
 from hornbeam.kernels.node_constraints import child_weight, cost_of, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
-from hornbeam.kernels.split import TINY, NodeSums, keep_candidate, keep_groups
+from hornbeam.kernels.split import NodeSums, keep_candidate, keep_groups
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [

@@ -5,12 +5,8 @@ and the hessian in the low half: a packed histogram. Nodes of even fewer rows ha
 histogram: their rows are summed into one that all such nodes share in turn, and only
 the bins in use are read and cleared.
 
-The cuts of a numerical feature are scored twice. Scores in float32, eight at a time,
-are within 13 rounding errors of 2**-24 of the exact ones, because no term is negative
-and sums and differences are taken of integers. Both children share one division, which
-takes longer than all else. Cuts whose approximate score is within
-2**-19 of the highest are then scored in float64 by the formula of `split`, so that the
-split is the one that `split` finds.
+The cuts of a numerical feature are scored twice, see `cut_scores`, so that the split is
+the one that `split` finds.
 """
 
 from __future__ import annotations
@@ -21,12 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels.bits import lowest_bit
+from hornbeam.kernels.cut_scores import (
+    MARGIN,
+    PACKED_RIDGE,
+    least_units,
+    may_screen,
+    score_exactly,
+    score_packed_cuts,
+)
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import BLOCK_ROWS
-from hornbeam.kernels.leaves import gain_of
 from hornbeam.kernels.split import (
-    TINY,
     NodeSums,
     keep_candidate,
     search_feature,
@@ -49,10 +51,6 @@ __all__ = [
 ]
 
 _LOW_HALF = 0xFFFFFFFF
-#: By how much approximate scores may differ, relative to the highest.
-_MARGIN = 2.0**-19
-#: Scales and the L2 penalty (in units of hessians) for which no float32 overflows.
-_LARGEST = 2.0**60
 #: How many rows ahead bins and gradients are prefetched.
 _AHEAD = 8
 
@@ -108,28 +106,10 @@ def is_packed(tables, node, rules):
     return rules.packs and node_size(tables, node) <= BLOCK_ROWS
 
 
-@inline
-def _least_units(scales, rules):
-    """Return the least hessian of a child in units of histogram sums, at least 1."""
-    return max(1.0, np.ceil(max(rules.min_child_weight, TINY) / scales[1]))
-
-
 @kernel
 def can_split(hessian, scales, rules):
     """Return whether a node with this sum of hessians, in units, may have a split."""
-    return hessian >= 2.0 * _least_units(scales, rules)
-
-
-@inline
-def _may_screen(scales, rules):
-    """Return whether approximate scores are within the margin."""
-    return (
-        (rules.reg_alpha == 0.0)
-        & (rules.max_delta_step == 0.0)
-        & (rules.reg_lambda < _LARGEST * scales[1])
-        & (max(scales[0], scales[1]) < 2.0**300)
-        & (min(scales[0], scales[1]) > 2.0**-300)
-    )
+    return hessian >= 2.0 * least_units(scales, rules)
 
 
 @kernel
@@ -256,63 +236,30 @@ def _prefix_touched(buffers, start, stop, prefix, places):
     return count
 
 
-@inline
-def _score_approximately(prefix, count, extra, total, least, ridge, scores):
-    """Score the cuts that leave ``prefix[k] + extra`` on the left; return the highest.
-
-    As `split._score_cuts`, in units of the sums and in float32.
-    """
-    for k in range(count):
-        left = prefix[k] + extra
-        right = total - left
-        left_h = np.uint32(left & _LOW_HALF)
-        right_h = np.uint32(right & _LOW_HALF)
-        left_g = np.float32(np.int32(left >> 32))
-        right_g = np.float32(np.int32(right >> 32))
-        left_n = np.float32(left_h) + ridge
-        right_n = np.float32(right_h) + ridge
-        score = left_g * left_g * right_n + right_g * right_g * left_n
-        score /= left_n * right_n
-        valid = (left_h >= least) & (right_h >= least)
-        scores[k] = score if valid else np.float32(0.0)
-    bits = scores.view(np.int32)
-    highest = np.int32(0)
-    for k in range(count):
-        highest = max(highest, bits[k])
-    return np.int32(highest).view(np.float32)
-
-
-@inline
-def _score_exactly(left, total, scales, rules):
-    """Return the score of one cut, as `split._score_cuts` does."""
-    g = (left >> 32) * scales[0]
-    h = (left & _LOW_HALF) * scales[1]
-    node_g = (total >> 32) * scales[0]
-    node_h = (total & _LOW_HALF) * scales[1]
-    return gain_of(g, h, rules) + gain_of(node_g - g, node_h - h, rules)
-
-
 @kernel
 def _search_order(prefix, places, count, total, feature, scales, rules, values, split):
     """Search the cuts between `count` bins in use; ``prefix[k]`` is below the k-th."""
-    least = np.uint32(min(_least_units(scales, rules), np.float64(_LOW_HALF)))
+    least = np.uint32(min(least_units(scales, rules), np.float64(_LOW_HALF)))
     ridge = np.float32(rules.reg_lambda / scales[1])
-    unit = scales[0] * scales[0] / scales[1] * (1.0 + _MARGIN)
+    unit = scales[0] * scales[0] / scales[1] * (1.0 + MARGIN)
     scores = values[2].view(np.float32)
+    total_g, total_h = total >> 32, total & _LOW_HALF
     missing = total - prefix[count]
     for down in range(2 if missing != 0 else 1):
         own = prefix[1 - down :]
         extra = missing * down
-        highest = _score_approximately(own, count, extra, total, least, ridge, scores)
+        highest = score_packed_cuts(own, count, extra, total, least, ridge, scores)
         if np.float64(highest) * unit <= split["gain"]:
             continue
-        lowest = np.float32(np.float64(highest) * (1.0 - _MARGIN))
+        lowest = np.float32(np.float64(highest) * (1.0 - MARGIN))
         best = split["gain"]
         place = -1
         for i in range(count):
             k = count - 1 - i if down else i
             if scores[k] >= lowest:
-                score = _score_exactly(own[k] + extra, total, scales, rules)
+                left = own[k] + extra
+                left_g, left_h = left >> 32, left & _LOW_HALF
+                score = score_exactly(left_g, left_h, total_g, total_h, scales, rules)
                 if score > best:
                     best = score
                     place = k
@@ -344,7 +291,7 @@ def search_packed_node(
     split["total_gradient"] = total_g
     split["total_hessian"] = total_h
     keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
-    fast = limits is None and _may_screen(scales, rules)
+    fast = limits is None and may_screen(scales, rules, PACKED_RIDGE)
     for j in range(candidates.chosen.size):
         feature = np.int64(candidates.chosen[j])
         if candidates.allowed.size > 0 and candidates.allowed[0, feature] == 0:

@@ -16,6 +16,15 @@ from hornbeam.kernels.categories import (
     sum_single,
     toggle,
 )
+from hornbeam.kernels.cut_scores import (
+    MARGIN,
+    TINY,
+    WIDE_RIDGE,
+    least_units,
+    may_screen,
+    score_exactly,
+    score_wide_cuts,
+)
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel, overload
 from hornbeam.kernels.layout import CATEGORY_SETS, JOIN_BINS, ONE_CATEGORY
@@ -24,7 +33,6 @@ from hornbeam.kernels.node_constraints import score_limited, weigh_sides
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
-    "TINY",
     "CandidateFeatures",
     "NodeHistograms",
     "NodeSums",
@@ -38,9 +46,6 @@ __all__ = [
     "settle_split",
     "write_leaf",
 ]
-
-#: The least hessian of a child: above zero, also where min_child_weight is zero.
-TINY = np.finfo(np.float64).tiny
 
 
 class NodeSums(NamedTuple):
@@ -264,12 +269,9 @@ def search_cuts(
         )
 
 
-@kernel
-def _search_order(own, total, node, feature, scales, rules, limits, buffer, split):
-    """Search the cuts between the bins of a numerical feature."""
-    sums_g = buffer[0].view(np.int64)
-    sums_h = buffer[1].view(np.int64)
-    sums_n = buffer[5].view(np.int64)
+@inline
+def _sum_bins(own, sums_g, sums_h):
+    """Write the sums of the bins up to each bin, after those of none."""
     left_g = np.int64(0)
     left_h = np.int64(0)
     for b in range(own.gradients.size):
@@ -277,6 +279,53 @@ def _search_order(own, total, node, feature, scales, rules, limits, buffer, spli
         left_h += own.hessians[b]
         sums_g[b + 1] = left_g
         sums_h[b + 1] = left_h
+
+
+@kernel
+def _screen_order(own, total, feature, scales, rules, buffer, split):
+    """Search the cuts of a numerical feature, of which few are scored exactly."""
+    sums_g = buffer[0].view(np.int64)
+    sums_h = buffer[1].view(np.int64)
+    scores = buffer[2].view(np.float32)
+    count = own.gradients.size
+    sums_g[0] = sums_h[0] = 0
+    _sum_bins(own, sums_g, sums_h)
+    node_g, node_h = total.gradients, total.hessians
+    missing_g, missing_h = node_g - sums_g[count], node_h - sums_h[count]
+    least = np.int64(min(least_units(scales, rules), 2.0**62))
+    ridge = np.float32(rules.reg_lambda / scales[1])
+    unit = scales[0] * scales[0] / scales[1] * (1.0 + MARGIN)
+    for down in range(2 if (missing_g | missing_h) != 0 else 1):
+        own_g, own_h = sums_g[1 - down :], sums_h[1 - down :]
+        extra_g, extra_h = missing_g * down, missing_h * down
+        highest = score_wide_cuts(
+            own_g, own_h, count, extra_g, extra_h, node_g, node_h, least, ridge, scores
+        )
+        if np.float64(highest) * unit <= split["gain"]:
+            continue
+        lowest = np.float32(np.float64(highest) * (1.0 - MARGIN))
+        best = split["gain"]
+        place = -1
+        for i in range(count):
+            k = count - 1 - i if down else i
+            if scores[k] >= lowest:
+                left_g, left_h = own_g[k] + extra_g, own_h[k] + extra_h
+                score = score_exactly(left_g, left_h, node_g, node_h, scales, rules)
+                if score > best:
+                    best = score
+                    place = k
+        if place >= 0:
+            left_g, left_h = own_g[place] + extra_g, own_h[place] + extra_h
+            keep_candidate(split, best, feature, place - down, down, 0, left_g, left_h)
+
+
+@kernel
+def _search_order(own, total, node, feature, scales, rules, limits, buffer, split):
+    """Search the cuts between the bins of a numerical feature."""
+    sums_g = buffer[0].view(np.int64)
+    sums_h = buffer[1].view(np.int64)
+    sums_n = buffer[5].view(np.int64)
+    _sum_bins(own, sums_g, sums_h)
     if limits is not None:
         for b in range(own.rows.size):
             sums_n[b + 1] = sums_n[b] + own.rows[b]
@@ -473,6 +522,7 @@ def search_feature(
 @kernel
 def search_node(
     sums,  # (2 or 3, bins) int64: the histogram of the node
+    is_coarse,  # whether it sums coarse gradients of at most SCREENED_ROWS rows
     node,  # its number in `limits`
     candidates,  # CandidateFeatures of this node: all of them are searched
     features,  # table of FEATURE_DTYPE
@@ -480,7 +530,8 @@ def search_node(
     scales,  # those of `find_splits`, here and below
     rules,
     limits,
-    buffer,  # (6, most candidates of a feature + 1) float64
+    # (6, most candidates of a feature + 1) float64; (8, ...) of coarse gradients
+    buffer,
     split,  # SPLIT_DTYPE, out
     rights,  # (words,) uint64, out: categories that go right, or (0,) uint8
 ):
@@ -500,6 +551,7 @@ def search_node(
     split["total_gradient"] = total_g
     split["total_hessian"] = total_h
     keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
+    screens = limits is None and is_coarse and may_screen(scales, rules, WIDE_RIDGE)
     for j in range(candidates.chosen.size):
         feature = np.int64(candidates.chosen[j])
         if candidates.allowed.size > 0 and candidates.allowed[0, feature] == 0:
@@ -507,19 +559,22 @@ def search_node(
         start = features[feature]["cell"]
         stop = start + features[feature]["bins"]
         own = NodeSums(gradients[start:stop], hessians[start:stop], rows[start:stop])
-        search_feature(
-            own,
-            total,
-            node,
-            feature,
-            features[feature]["is_categorical"],
-            scales,
-            rules,
-            limits,
-            buffer,
-            split,
-            rights,
-        )
+        if screens and not features[feature]["is_categorical"]:
+            _screen_order(own, total, feature, scales, rules, buffer, split)
+        else:
+            search_feature(
+                own,
+                total,
+                node,
+                feature,
+                features[feature]["is_categorical"],
+                scales,
+                rules,
+                limits,
+                buffer,
+                split,
+                rights,
+            )
     settle_split(split, total_n, node, scales, rules, limits)
 
 
@@ -575,6 +630,7 @@ def find_splits(
         node, part = task // parts, task % parts
         search_node(
             sums[slots[node]],
+            False,
             node,
             CandidateFeatures(
                 chosen[part * block : (part + 1) * block],

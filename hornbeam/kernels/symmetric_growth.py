@@ -22,7 +22,7 @@ from hornbeam.kernels.histogram import (
 )
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import JOIN_BINS, MIN_GAIN, PACK, REPLACE
+from hornbeam.kernels.layout import JOIN_BINS, PACK, REPLACE
 from hornbeam.kernels.packed_split import (
     can_split,
     is_packed,
@@ -337,7 +337,7 @@ def _plan(team, features, rules, pool, tables, buffers):
             buffers.level, features.chosen, features.table, buffers.choice
         )
         choice = buffers.choice[0]
-        if choice["gain"] > MIN_GAIN and choice["gain"] >= rules.gamma:
+        if choice["gain"] >= rules.gamma:
             _write_splits(features, rules, pool, tables, buffers)
             begin, end = state[BEGIN], state[END]
             _enter_nodes(features, tables)

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels.categories import list_rights, toggle
+from hornbeam.kernels.cut_scores import TINY
 from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import JOIN_BINS, ONE_CATEGORY
 from hornbeam.kernels.leaves import gain_of
-from hornbeam.kernels.split import TINY, keep_candidate
+from hornbeam.kernels.split import keep_candidate
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from hornbeam.kernels.cut_scores import SCREENED_ROWS
 from hornbeam.kernels.histogram import HistogramSlots, build_histograms
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel, phase
-from hornbeam.kernels.layout import JOIN_BINS, MIN_GAIN, PACK, REPLACE
+from hornbeam.kernels.layout import JOIN_BINS, PACK, REPLACE
 from hornbeam.kernels.leaves import bound_children, bound_nodes
 from hornbeam.kernels.packed_split import (
     PackedSums,
@@ -151,8 +152,7 @@ def _splits_left(tables, rules):
 
 @inline
 def _is_worthwhile(tables, node, rules):
-    gain = tables.splits[node]["gain"]
-    return gain > MIN_GAIN and gain >= rules.gamma
+    return tables.splits[node]["gain"] >= rules.gamma
 
 
 @inline
@@ -572,6 +572,7 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
     else:
         search_node(
             pool.histograms[tables.family[SLOT, node]],
+            rules.packs and node_size(tables, node) <= SCREENED_ROWS,
             node,
             CandidateFeatures(chosen, allowed, chosen.size),
             features.table,

@@ -115,6 +115,7 @@ class BoostingEstimator(HeldOutEstimator):
         max_cached_hist_node: int | None = None,
         n_jobs: int | None = None,
         gamma: float | None = None,
+        gain_epsilon: float | None = None,
         min_child_weight: float | None = None,
         min_samples_leaf: int | None = None,
         path_smooth: float | None = None,
@@ -204,6 +205,7 @@ class BoostingEstimator(HeldOutEstimator):
         self.max_cached_hist_node = max_cached_hist_node
         self.n_jobs = n_jobs
         self.gamma = gamma
+        self.gain_epsilon = gain_epsilon
         self.min_child_weight = min_child_weight
         self.min_samples_leaf = min_samples_leaf
         self.path_smooth = path_smooth

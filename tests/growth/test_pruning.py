@@ -99,3 +99,34 @@ def test_margins_are_those_of_the_pruned_tree():
     begun = hornbeam.train(params, data, 2)
     again = hornbeam.train(params, hornbeam.DMatrix(ROWS, LABELS), 2, xgb_model=begun)
     assert again.digest() == once.digest()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize(
+    ("method", "policy"),
+    [
+        *[
+            (m, p)
+            for m in ("hist", "approx", "exact")
+            for p in ("depthwise", "lossguide")
+        ],
+        ("hist", "symmetric"),
+    ],
+)
+def test_a_split_has_to_gain_more_than_the_epsilon(method, policy, threads):
+    unit = 2.0**-40
+    params = {"max_depth": 4, "tree_method": method, "grow_policy": policy}
+    params |= {"nthread": threads}
+    data = hornbeam.DMatrix(ROWS, LABELS * unit)
+    assert hornbeam.train(params, data, 1).model.trees[0].n_leaves == 1
+    own = {"gain_epsilon": 1e-6 * unit**2}
+    small = hornbeam.train({**params, **own}, data, 3).model.trees
+    large = hornbeam.train(params, hornbeam.DMatrix(ROWS, LABELS), 3).model.trees
+    for tree, other in zip(small, large, strict=True):
+        assert tree.feature.tolist() == other.feature.tolist()
+        assert tree.value.tolist() == (other.value * np.float32(unit)).tolist()
+    if policy != "symmetric":  # whose gains are those of levels
+        gains = large[0].gain[large[0].left >= 0]
+        above = {"gain_epsilon": 1.001 * float(gains.min())}
+        cut = hornbeam.train({**params, **above}, hornbeam.DMatrix(ROWS, LABELS), 1)
+        assert cut.model.trees[0].n_leaves < large[0].n_leaves

@@ -15,7 +15,7 @@ from samples import few_values
 
 import hornbeam
 from hornbeam.kernels.jit import COMPILED
-from hornbeam.kernels.layout import MIN_GAIN
+from hornbeam.params import GAIN_EPSILON
 
 ROWS, LABELS = few_values(400, 4, missing=0.15, seed=5)
 SYMMETRIC = {"grow_policy": "symmetric", "max_depth": 4, "eta": 1.0, "nthread": 1}
@@ -218,7 +218,7 @@ def test_trees_are_complete_and_add_up(data):
     assert np.isfinite(tree.value).all()
     for level in range(len(levels)):
         nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
-        assert tree.gain[nodes].sum() >= max(params["gamma"], MIN_GAIN) * 0.999
+        assert tree.gain[nodes].sum() >= max(params["gamma"], GAIN_EPSILON) * 0.999
     full = boosted({**params, "max_cached_hist_node": 65536}, rows, g, h, types)
     for field in fields(tree):
         one, other = getattr(tree, field.name), getattr(full, field.name)

@@ -13,6 +13,8 @@ from samples import few_values
 import hornbeam
 from hornbeam.backends.hist import HistogramBackend
 from hornbeam.backends.tree_grower import TreeGrower
+from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels.layout import BLOCK_ROWS
 from hornbeam.kernels.team import Team
 
 ROWS = 3000
@@ -111,6 +113,19 @@ def test_every_configuration_gives_the_same_trees(kind, params):
     with pytest.MonkeyPatch.context() as patch:
         calls = grown_in_one_call.__wrapped__(patch)
         one, other = digests(calls, kind, params)
+    assert one == other
+
+
+@pytest.mark.skipif(not COMPILED, reason="long for plain Python")
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_many_rows_whose_cuts_are_screened(threads, grown_in_one_call, monkeypatch):
+    rows = 2 * BLOCK_ROWS + 5
+    values, labels = few_values(rows, 4, missing=0.1, seed=4)
+    values[:, 0] = np.random.default_rng(0).normal(size=rows)
+    many = values, (labels > np.median(labels)).astype(float)
+    monkeypatch.setitem(TABLES, "many rows", many)
+    params = {"objective": "binary:logistic", "nthread": threads, "max_depth": 4}
+    one, other = digests(grown_in_one_call, "many rows", params)
     assert one == other
 
 

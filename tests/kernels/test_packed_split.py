@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from kernel_calls import split_rules
 
+from hornbeam.kernels.cut_scores import SCREENED_ROWS
 from hornbeam.kernels.histogram import BinColumns
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import (
@@ -109,12 +110,15 @@ class Node:
         kind = np.uint64 if self.words else np.uint8
         return np.zeros((), SPLIT_DTYPE)[()], np.zeros(self.words, kind)
 
-    def wide_split(self, rules, scales, allowed=None, limits=None):
+    def wide_split(
+        self, rules, scales, allowed=None, limits=None, is_coarse=False, repeats=1
+    ):
+        """Return the split of rows that are there so many times."""
         splits, rights = np.zeros(1, SPLIT_DTYPE), self.out()[1]
         candidates, values = self.candidates(allowed), self.buffers.values
         search_node(
-            self.histogram(), 0, candidates, self.features, self.offsets[:2], scales,
-            rules, limits, values, splits[0], rights,
+            repeats * self.histogram(), is_coarse, 0, candidates, self.features,
+            self.offsets[:2], scales, rules, limits, values, splits[0], rights,
         )  # fmt: skip
         return splits[0], rights
 
@@ -146,6 +150,22 @@ def test_the_split_is_that_of_the_wide_histogram(rows, rules, scales):
         for few in (False, True):
             found, _ = node.packed_split(few, chosen, SCALES[scales])
             assert found == expected
+
+
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("rows", SIZES)
+def test_the_split_of_many_rows_is_that_of_exact_scores(rows, rules, scales):
+    chosen, repeats = split_rules(*RULES[rules]), SCREENED_ROWS // rows
+    for seed in range(12 if COMPILED and rows < 1000 else 2):
+        node = Node(rows, seed, missing=seed % 2 * 0.3, signal=seed % 4 > 1)
+        expected, found = (
+            node.wide_split(
+                chosen, SCALES[scales], is_coarse=is_coarse, repeats=repeats
+            )[0]
+            for is_coarse in (False, True)
+        )
+        assert found == expected
 
 
 @pytest.mark.parametrize("few", [False, True])

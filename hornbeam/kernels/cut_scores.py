@@ -1,0 +1,144 @@
+"""Approximate scores of the cuts of a numerical feature, eight at a time.
+
+The cuts of a node are scored twice where that is possible (`may_screen`): all of them
+in float32, and those that may be the best one in float64, by `score_exactly`. So the
+split is the one that the exact scores alone would choose.
+
+Approximate scores are in units of the sums. They are within 13 rounding errors of
+2**-24 of the exact ones, because no term is negative and sums and differences are taken
+of integers. Both children share one division, which takes longer than all else. A cut
+whose approximate score is lower than the highest by more than `MARGIN` is not the best.
+
+Eight scores are computed by the instructions of one vector. LLVM would make vectors of
+four from these loops, since the sums are of 64 bits: in compiled kernels
+`score_packed_cuts` and `score_wide_cuts` are intrinsics, see `intrinsics`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.jit import inline
+from hornbeam.kernels.leaves import gain_of
+
+__all__ = [
+    "LANES",
+    "MARGIN",
+    "PACKED_RIDGE",
+    "SCREENED_ROWS",
+    "TINY",
+    "WIDE_RIDGE",
+    "least_units",
+    "may_screen",
+    "score_exactly",
+    "score_packed_cuts",
+    "score_wide_cuts",
+]
+
+#: The cuts that are scored at a time. Arrays of sums and of scores go on in memory for
+#: one cut less than that: what is read there is ignored, and anything is written.
+LANES = 8
+#: By how much approximate scores may differ, relative to the highest.
+MARGIN = 2.0**-19
+#: The least hessian of a child: above zero, also where min_child_weight is zero.
+TINY = np.finfo(np.float64).tiny
+#: L2 penalties below these, in units of hessian sums, overflow no float32.
+PACKED_RIDGE, WIDE_RIDGE = 2.0**60, 2.0**40
+#: Wide sums of the coarse gradients of so many rows are below 2**40, and overflow none.
+SCREENED_ROWS = 1 << 22
+_LOW_HALF = 0xFFFFFFFF
+
+
+@inline
+def least_units(scales, rules):
+    """Return the least hessian of a child in units of histogram sums, at least 1."""
+    return max(1.0, np.ceil(max(rules.min_child_weight, TINY) / scales[1]))
+
+
+@inline
+def may_screen(scales, rules, ridge):
+    """Return whether approximate scores are within the margin.
+
+    `ridge` is the bound of the L2 penalty.
+    """
+    return (
+        (rules.reg_alpha == 0.0)
+        & (rules.max_delta_step == 0.0)
+        & (rules.reg_lambda < ridge * scales[1])
+        & (max(scales[0], scales[1]) < 2.0**300)
+        & (min(scales[0], scales[1]) > 2.0**-300)
+    )
+
+
+@inline
+def score_exactly(left_g, left_h, total_g, total_h, scales, rules):
+    """Return the score of one cut, as `split._score_cuts` does."""
+    g, h = left_g * scales[0], left_h * scales[1]
+    node_g, node_h = total_g * scales[0], total_h * scales[1]
+    return gain_of(g, h, rules) + gain_of(node_g - g, node_h - h, rules)
+
+
+def score_packed_cuts(
+    sums: NDArray[np.int64],
+    count: int,
+    extra: int,
+    total: int,
+    least: np.uint32,
+    ridge: np.float32,
+    scores: NDArray[np.float32],
+) -> np.float32:
+    """Score the cuts that leave ``sums[k] + extra`` on the left; return the highest.
+
+    Parameters
+    ----------
+    sums
+        (count,) int64, packed.
+    total
+        The packed sum of the node.
+    least
+        The least hessian of a child, in units; a cut that leaves less scores 0.
+    ridge
+        The L2 penalty, in units.
+    scores
+        (count,) float32, out.
+    """
+    left = sums[:count] + extra
+    own = left >> 32, left & _LOW_HALF, total >> 32, total & _LOW_HALF
+    return _score(*own, least, ridge, scores[:count])
+
+
+def score_wide_cuts(
+    sums_g: NDArray[np.int64],
+    sums_h: NDArray[np.int64],
+    count: int,
+    extra_g: int,
+    extra_h: int,
+    total_g: int,
+    total_h: int,
+    least: int,
+    ridge: np.float32,
+    scores: NDArray[np.float32],
+) -> np.float32:
+    """Score cuts as `score_packed_cuts` does, from wide sums below 2**51."""
+    left_g, left_h = sums_g[:count] + extra_g, sums_h[:count] + extra_h
+    return _score(left_g, left_h, total_g, total_h, least, ridge, scores[:count])
+
+
+def _score(
+    left_g: NDArray[np.int64],
+    left_h: NDArray[np.int64],
+    total_g: int,
+    total_h: int,
+    least: int | np.uint32,
+    ridge: np.float32,
+    scores: NDArray[np.float32],
+) -> np.float32:
+    right_g, right_h = total_g - left_g, total_h - left_h
+    valid = (left_h >= least) & (right_h >= least)
+    g, right_g = left_g.astype(np.float32), right_g.astype(np.float32)
+    n, right_n = left_h.astype(np.float32) + ridge, right_h.astype(np.float32) + ridge
+    scores[:] = 0.0
+    own = g * g * right_n + right_g * right_g * n
+    np.divide(own, n * right_n, out=scores, where=valid)
+    return scores.max(initial=np.float32(0.0))
