@@ -13,8 +13,10 @@ WORKERS ?= $(shell expr $(CORES) + 1)
 SLOW_WORKERS ?= $(shell expr $(CORES) + 2)
 # A file's tests stay together: they share clusters and data.
 ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
-# How many examples hypothesis draws in slow tests; see tests/profiles.py.
+# How many examples hypothesis draws in slow tests, see tests/profiles.py, and which
+# tests these are; `make test-all` draws more for those of `make test` as well.
 EXAMPLES := some
+SLOW := slow
 ALONE = $(shell grep -rl mark.alone --include=test_*.py tests)
 # What the tests of a binary wheel need; nothing of it requires Numba.
 WHEEL_FOLDER := $(CURDIR)/build/test-wheel
@@ -90,18 +92,19 @@ test: $(INSTALLED)  ## run the tests in WORKERS processes (minutes)
 	$(PYTEST) --quiet -m "alone and not slow" $(ALONE)
 
 .PHONY: test-slow
-test-slow: $(INSTALLED)  ## run the slow tests, and properties with more examples
+test-slow: $(INSTALLED)  ## run the slow tests
 	-@$(MAKE) --no-print-directory java
 	$(PYTEST) --quiet --numprocesses $(SLOW_WORKERS) --dist loadfile \
-		--hypothesis-profile=$(EXAMPLES) -m "(slow or hypothesis) and not alone"
+		--hypothesis-profile=$(EXAMPLES) -m "$(SLOW) and not alone"
 	$(PYTEST) --quiet --numprocesses $(WORKERS) --dist load -m "slow and strikes" \
 		tests/dask tests/distributed
 	$(PYTEST) --quiet -m "slow and alone and not strikes" tests/dask $(ALONE)
 
 .PHONY: test-all
 test-all: EXAMPLES := many
+test-all: SLOW := (slow or hypothesis)
 test-all: export WHOLE_TABLE := 1
-test-all: test test-slow pure  ## run every test, whole tables, and many examples (long)
+test-all: test test-slow pure test-wheel  ## run every test, whole tables, and many examples (long)
 
 .PHONY: wheel
 wheel: $(INSTALLED)  ## build dist/: the wheel with compiled kernels, that without, the sdist

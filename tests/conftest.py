@@ -12,6 +12,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import profiles  # noqa: F401
 import pytest
 from native_signatures import pytest_runtest_teardown  # noqa: F401
+from selection import (
+    IS_SECOND,
+    IS_WHOLE,
+    one_in_five,
+    pytest_ignore_collect,  # noqa: F401
+    pytest_itemcollected,  # noqa: F401
+)
 from xdist.scheduler import LoadFileScheduling
 
 #: Beginnings of the paths of tests that share a cluster or a session.
@@ -41,7 +48,13 @@ def pytest_xdist_make_scheduler(config, log):
     return ByFileOrCluster(config, log) if config.option.dist == "loadfile" else None
 
 
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(trylast=True)  # when unselected tests are removed
+def pytest_collection_modifyitems(config, items):
+    if IS_SECOND and not IS_WHOLE:
+        kept = one_in_five(items)
+        left_out = set(items).difference(kept)
+        config.hook.pytest_deselected(items=[one for one in items if one in left_out])
+        items[:] = kept
     places = {beginning: place for place, beginning in enumerate(LONGEST)}
 
     def place(item):

@@ -1,8 +1,9 @@
 """Calls that save or read files, with each of their I/O operations failing in turn.
 
 ``python io_faults.py SCENARIO`` runs under the preloaded library of io_faults.c, which
-makes the k-th operation on the files of a folder fail, for every k and in every way. It
-prints the number of points and what was found wrong. See test_io_faults.py.
+makes the k-th operation on the files of a folder fail, for every k and in every way; or
+in one way that is named next, or in "even" or "odd" ones. It prints the number of
+points and what was found wrong. See test_io_faults.py.
 """
 
 from __future__ import annotations
@@ -428,6 +429,9 @@ def main() -> None:
 
     memory_plan.plan_memory = plan_on_disk
     name, *chosen = sys.argv[1:]
+    for word, begin in {"even": 0, "odd": 1}.items():
+        if chosen == [word]:
+            chosen = [*FAULTS][begin::2]
     # In memory, where syncing a file takes no time.
     with tempfile.TemporaryDirectory(dir=Path("/dev/shm")) as root:
         machine = Machine(SCENARIOS[name], Path(os.path.realpath(root)))

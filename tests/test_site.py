@@ -124,7 +124,7 @@ def test_nothing_is_wider_than_the_screen(site, browser):
 @pytest.mark.slow
 def test_the_search_answers_offline(site, browser):
     browser.get(f"{(site / 'search.html').as_uri()}?q=lossguide")
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not (found := browser.find_elements(By.CSS_SELECTOR, "#search-results li a")):
         assert time.monotonic() < end
         time.sleep(0.1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from selection import IS_WHOLE
 
 from hornbeam.backends.opencl.devices import Device, Options, find_devices, opencl
 
@@ -41,13 +41,12 @@ def shapes_with(kinds: Sequence[str]) -> list[tuple[str, str]]:
     turns, so that each of them is beside half of the kinds. With WHOLE_TABLE=1 in the
     environment all are beside each other.
     """
-    is_whole = bool(os.environ.get("WHOLE_TABLE"))
     ways = {name: options for name, options in SHAPES.items() if name != "one item"}
     return [
         (name, kind)
         for place, kind in enumerate(kinds)
         for name, options in ways.items()
-        if is_whole
+        if IS_WHOLE
         or options.group_size == 1
         or (options.group_size.bit_length() + place) % 2 == options.long_atomics
     ]

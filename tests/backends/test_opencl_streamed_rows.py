@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from parts import KINDS, N_ROWS, grow, grow_in_memory
 from pocl import HALVES, NAME, SHAPES, device_of, needs_two, shapes_with
+from selection import IS_WHOLE
 from test_external_rows import UNLIMITED, external_rows
 
 import hornbeam
@@ -116,7 +116,7 @@ PLACES = [
     (shape, kind, is_small)
     for number, (shape, kind) in enumerate(shapes_with([*KINDS]))
     for is_small in (False, True)
-    if os.environ.get("WHOLE_TABLE") or (number + number // 12) % 2 == is_small
+    if IS_WHOLE or (number + number // 12) % 2 == is_small
 ]
 
 

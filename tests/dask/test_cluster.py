@@ -116,12 +116,14 @@ def test_patience_is_a_setting_of_dask(client):
 @pytest.mark.parametrize("tree_from", [2, 100])
 def test_a_killed_worker_is_detected_at_once(own_cluster, tree_from):
     client = own_cluster(3)
-    cluster, actors = spread(client, 6, 6, tree_from=tree_from, tree_width=1)
+    cluster, actors = spread(
+        client, 6, 6, tree_from=tree_from, tree_width=1, patience=60.0
+    )
     victim = actors[2].place
     begin = time.monotonic()
     with pytest.raises(ActorLostError) as lost:
         cluster.sum(actors, "end_at", victim, signal.SIGKILL)
-    assert time.monotonic() - begin < 8  # and not after the patience of 10
+    assert time.monotonic() - begin < 45  # and not after the patience
     assert {m.place for m in lost.value.actors} == {victim}
     rest = [m for m in actors if m.place != victim]
     assert cluster.sum(rest, "add", 0) == 10 * sum(k + 1 for m in rest for k in m.parts)
@@ -151,7 +153,7 @@ def test_a_stopped_worker_is_detected_after_patience(own_cluster, tree_from):
         begin = time.monotonic()
         with pytest.raises(ActorLostError) as lost:
             cluster.sum(actors, "end_at", victim, signal.SIGSTOP)
-        assert 1.0 < time.monotonic() - begin < 6
+        assert 1.0 < time.monotonic() - begin < 45
         assert {m.place for m in lost.value.actors} == {victim}
         assert victim not in cluster.alive()
         assert victim not in client.run_on_scheduler(_workers_of)
@@ -268,7 +270,7 @@ def test_sums_come_over_channels(client, monkeypatch):
     assert cluster.sum(actors, "add", np.ones(50_000)).tolist() == [102.0] * 50_000
     assert sum(client.run(_channels).values()) == 2
     cluster.close()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while sum(client.run(_channels).values()) > 0:
         assert time.monotonic() < end
         time.sleep(0.05)

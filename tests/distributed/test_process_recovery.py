@@ -20,6 +20,7 @@ from recovery import (
     same_as_alone,
     trained,
 )
+from selection import IS_WHOLE
 
 import hornbeam
 from hornbeam.distributed.process_cluster import ProcessCluster
@@ -181,7 +182,7 @@ TABLE = [
     for way in ("late", "twice", "half", "garbage", "changed")
 ]
 #: One in seven, with each way; all of them with WHOLE_TABLE=1 in the environment.
-ANSWERS = TABLE if os.environ.get("WHOLE_TABLE") else TABLE[::7]
+ANSWERS = TABLE if IS_WHOLE else TABLE[::7]
 
 
 @pytest.mark.slow

@@ -309,11 +309,11 @@ def test_the_unedited_document_is_valid():
 def test_an_edited_file_is_rejected(edit, message):
     data = json.dumps(edited(edit)).encode()
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.thread_time()
     try:
         with pytest.raises(ModelFileError, match=message):
             decode(data)
-        assert time.perf_counter() - began < 1
+        assert time.thread_time() - began < 1
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()

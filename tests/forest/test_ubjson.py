@@ -98,11 +98,11 @@ BROKEN = {
 @pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN.keys())
 def test_invalid_data_is_rejected_without_large_allocations(data, message):
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.thread_time()
     try:
         with pytest.raises(ModelFileError, match=message):
             ubjson.loads(data)
-        assert time.perf_counter() - began < 1
+        assert time.thread_time() - began < 1
         assert tracemalloc.get_traced_memory()[1] < 2**20 + 4 * len(data)
     finally:
         tracemalloc.stop()

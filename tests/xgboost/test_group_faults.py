@@ -1,6 +1,5 @@
 """A message of a group that is wrong: the same model, or one clear error in all."""
 
-import os
 import random
 import threading
 import time
@@ -8,6 +7,7 @@ import time
 import group_tasks
 import pytest
 from group_processes import call_in_threads
+from selection import IS_WHOLE
 
 import hornbeam.xgboost as xgb
 from hornbeam.distributed import connection as connections
@@ -134,7 +134,7 @@ def test_a_wrong_message_of_a_round(way, folder):
 
 
 #: A place in so many has a wrong message; all with WHOLE_TABLE=1 in the environment.
-STEP = 1 if os.environ.get("WHOLE_TABLE") else 7
+STEP = 1 if IS_WHOLE else 7
 
 
 @pytest.mark.slow
