@@ -109,7 +109,7 @@ GROWTH = {
     "as it comes": [{}],
     "in float32": [{"margin_type": "float32"}],
     "by levels": [
-        {"grow_policy": "depthwise", "max_depth": 3},
+        {"grow_policy": "depthwise", "max_depth": 3, "gain_epsilon": 0.01},
         {"max_bin": 300, "max_cached_hist_node": 4},
         {"tree_method": "hist", "gamma": 0.1, "min_child_weight": 2.0},
     ],
@@ -134,7 +134,7 @@ GROWTH = {
         {"leaf_model": "linear", "linear_lambda": 1.0, "linear_max_features": 3},
         {"leaf_model": "linear", "grow_policy": "lossguide", "max_leaves": 9},
     ],
-    "symmetric": [{"grow_policy": "symmetric"}],
+    "symmetric": [{"grow_policy": "symmetric", "gain_epsilon": 0.01}],
     "exact": [
         {"tree_method": "exact", "gamma": 0.1},
         {"tree_method": "exact", "grow_policy": "lossguide", "max_leaves": 9},
