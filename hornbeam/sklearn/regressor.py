@@ -31,10 +31,11 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
     ----------
     quality
         What is chosen from the data where `n_estimators` and `learning_rate` are not
-        given: ``"auto"`` (the default) takes a learning rate of 0.1 and finds the
-        number of rounds and the least size of leaves on held-out rows, then trains on
-        all rows; with `eval_set` the last pair stops the training, and no row is held
-        out. ``"fast"`` takes fewer and larger steps, ``"best"`` more and smaller ones.
+        given: ``"auto"`` (the default) takes a learning rate of 0.15 and finds the
+        number of rounds, the least size of leaves and other variants on held-out rows,
+        then trains on all rows; with `eval_set` the last pair stops the training, and
+        no row is held out. ``"fast"`` takes fewer and larger steps, ``"best"`` more and
+        smaller ones.
         None: XGBoost's 100 rounds at 0.3. Given parameters are never changed; `chosen_`
         has the others.
     cat_method
