@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from contextlib import chdir
 
 import numpy as np
 import pandas as pd
@@ -131,18 +132,20 @@ def of_ray(ray, n_workers, has_keys):
 
 
 @pytest.fixture(scope="module")
-def spark():
+def spark(tmp_path_factory):
     sql = pytest.importorskip("pyspark.sql")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java: make java")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
+    builder = (
         sql.SparkSession.builder.master("local[3]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.log.level", "OFF")
-        .getOrCreate()
     )
+    # Java works in the folder where it starts, also for later tests of the process.
+    with chdir(tmp_path_factory.mktemp("spark")):
+        session = builder.getOrCreate()
     yield session
     session.stop()
 

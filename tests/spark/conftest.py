@@ -3,7 +3,9 @@
 import os
 import shutil
 import sys
+from contextlib import chdir
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -52,7 +54,9 @@ def start(master, **settings):
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "240s",
         }.items():
             builder = builder.config(name, value)
-        running[master] = builder.getOrCreate()
+        # Java works in the folder where it starts, also for later tests of the process.
+        with chdir(mkdtemp()):
+            running[master] = builder.getOrCreate()
     return running[master]
 
 
