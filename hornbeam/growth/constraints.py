@@ -52,8 +52,8 @@ class ConstraintTracker:
         self._limits = constraints.limits(params, n_features)
         #: The weight of each node in each column, if there are limits; NaN at the root.
         self._weights = np.full((64, columns), np.nan)
-        #: The weights of its children, or of those that it would get, (nodes, columns,
-        #: 2).
+        #: (nodes, columns, 2): the weights of its children, or of those that it would
+        #: get.
         self.sides = np.zeros((64, columns, 2))
 
     def add_children(self, nodes: Nodes, splits: NDArray[Any], left: Nodes) -> None:

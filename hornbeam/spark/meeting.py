@@ -53,14 +53,15 @@ class Place:
     keep
         A function that keeps a state for the next attempt; None: another task does.
     end
-        Tells that this training is done, so that the next one may remove what was kept.
+        A function that tells that this training is done, so that the next one may
+        remove what was kept; None: the task keeps nothing.
     """
 
     name: str
     tracker: Address
     start: RunState | None
     keep: Callable[[RunState], None] | None
-    end: Callable[[], None]
+    end: Callable[[], None] | None
 
 
 @contextmanager
@@ -93,13 +94,11 @@ def meet(
             code=ErrorCode.WORKERS_LOST,
         )
     is_first, name = context.partitionId() == 0, f"{context.partitionId():06d}"
-    address, start, keep = None, None, None
+    address, start, keep, end = None, None, None, None
     with ExitStack() as opened:
-        ended = ExitStack()
         if coordinator is None:
             states = _StatesOnDisk(run, name)
-            start, keep = states.latest(), states.keep
-            ended.callback(states.end)
+            start, keep, end = states.latest(), states.keep, states.end
             if is_first:
                 host = infos[0].address.rpartition(":")[0]
                 tracker = Tracker(n_tasks, host, by_task=True, timeout=timeout or 0)
@@ -114,7 +113,7 @@ def meet(
             address, start = link.receive()
             keep = partial(_tell, link)
         found = context.allGather(json.dumps(address))
-        yield Place(name, Address(*json.loads(found[0])), start, keep, ended.close)
+        yield Place(name, Address(*json.loads(found[0])), start, keep, end)
 
 
 def _tell(link: Connection, state: RunState) -> None:

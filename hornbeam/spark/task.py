@@ -200,7 +200,8 @@ def _train(
             **{**task.options, "callbacks": callbacks},
         )
         group.gather("end", lambda: None)  # an error before this is one of all tasks
-    place.end()
+    if place.end is not None:
+        place.end()
     if group.rank > 0:
         return []
     return [
