@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hornbeam.binning.value_counts import ValueCounts
 from hornbeam.cart.bagging import BootstrapSampler, grow_forest, permutation_importance
 from hornbeam.cart.binned_features import BinnedFeatures
 from hornbeam.cart.pruning import pruning_path
@@ -151,6 +152,7 @@ def _jobs() -> Iterator[Job]:
         for params in (*_FITS, *_CONSTRAINTS, _CONSTRAINED_EXACT):
             yield partial(_fit, params, X)
     yield partial(_derive)
+    yield partial(_count_values)
     yield partial(_fit_sparse_vectors)
     yield partial(_fit, _MULTI_OUTPUT, wide)
     yield partial(_fit, _CONSTRAINED_MULTI_OUTPUT, wide)
@@ -301,6 +303,11 @@ def _derive() -> None:
     codes = np.arange(20.0)[:, np.newaxis] % 3
     data = DMatrix(codes, codes[:, 0], feature_types=["c"])
     derive(data, ["mean(label | f0)"])
+
+
+def _count_values() -> None:
+    """Find quantiles as those of a long column are found."""
+    ValueCounts(np.arange(9.0), None, None).at(np.arange(9))
 
 
 def _explain(X: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hornbeam.binning.value_counts import ValueCounts
 from hornbeam.data.floats import nearest
 from hornbeam.kernels.binning import bin_column
 from hornbeam.kernels.layout import SUM_BITS
@@ -40,6 +41,11 @@ _SMALL_BINS = 256
 #: The grid of ranks is refined up to this many times max_bin, for columns where a few
 #: values take up nearly all rows.
 _FINEST_GRID = 64
+#: Columns of fewer values are sorted: the counts take as long as some thousand values.
+_COUNTED_ROWS = 1 << 15
+#: Of this many values in a sample, this many and one are equal if a value is likely to
+#: be that of several quantiles.
+_SAMPLE, _REPEATED = 1024, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +213,37 @@ def cut_column(
     absent
         Number of further rows, not in `values`, where the column is missing.
     """
+    if values.size >= _COUNTED_ROWS and not _has_repeated(values):
+        counts = ValueCounts(values, weights, scratch)
+        cuts = _cut_counts(counts, max_bin, counts.has_missing or absent > 0)
+        if cuts is not None:
+            return cuts
     ordered, sorted_weights, has_missing = sort_column(values, weights, scratch)
     ranks = None if sorted_weights is None else np.cumsum(sorted_weights)
     return cut_summary(Summary(ordered, ranks), max_bin, has_missing or absent > 0)
+
+
+def _has_repeated(values: npt.NDArray[Any]) -> bool:
+    """Return whether some value is likely to be that of a whole bin or more."""
+    sample = np.sort(values[:: values.size // _SAMPLE])
+    return bool((sample[_REPEATED:] == sample[:-_REPEATED]).any())
+
+
+def _cut_counts(
+    counts: ValueCounts, max_bin: int, has_missing: bool
+) -> ColumnCuts | None:
+    """Return the cuts of one column, or None if a value is that of several quantiles.
+
+    They are those of `cut_summary`: the quantiles, if no two are equal.
+    """
+    bins = _most_bins(max_bin, has_missing)
+    if counts.n_ranges <= max_bin:  # there may be less distinct values than bins
+        return None
+    inner = grid_ranks(counts.total, bins, np.arange(1, bins))
+    points = counts.at(np.concatenate([[0], inner, [counts.total - 1]]))
+    if (points[1:-1] == points[:-2]).any():
+        return None
+    return _column_cuts(points[0], points[1:-1], points[-1], has_missing)
 
 
 def sort_column(
@@ -290,11 +324,25 @@ def cut_summary(summary: Summary, max_bin: int, has_missing: bool) -> ColumnCuts
             raise UnresolvedEntries(np.flatnonzero(mixed))
         inner = low[1:][changes]
     else:
-        bins = max_bin - 1 if has_missing and max_bin == _SMALL_BINS else max_bin
+        bins = _most_bins(max_bin, has_missing)
         inner = _RankGrids(low, summary.ranks, mixed).finest(bins)
+    return _column_cuts(low[0], inner, high[-1], has_missing)
+
+
+def _most_bins(max_bin: int, has_missing: bool) -> int:
+    """Return the most bins of a column, without that of missing values."""
+    return max_bin - 1 if has_missing and max_bin == _SMALL_BINS else max_bin
+
+
+def _column_cuts(
+    lowest: np.floating[Any],
+    inner: npt.NDArray[Any],
+    highest: np.floating[Any],
+    has_missing: bool,
+) -> ColumnCuts:
     # Adding 0.0 turns -0.0 into 0.0.
-    upper = np.append(inner.astype(np.float64), _above(high[-1])) + 0.0
-    return ColumnCuts(upper, _below(low[0]), has_missing)
+    upper = np.append(inner.astype(np.float64), _above(highest)) + 0.0
+    return ColumnCuts(upper, _below(lowest), has_missing)
 
 
 class _RankGrids:
