@@ -109,11 +109,11 @@ class ValueCounts:
         rows = rows[: take_rows(self._bits, *ranges, chosen, rows)]
         weights = counts.ravel()[places]
         within += (np.cumsum(weights) - weights)[which]
-        if not self._weights.size:
-            values, _ = sort_floats(self._values[rows])
+        row_weights = self._weights[rows] if self._weights.size else None
+        values, sorted_weights = sort_floats(self._values[rows], row_weights)
+        if sorted_weights is None:
             return values[within]
-        values, weights = sort_floats(self._values[rows], self._weights[rows])
-        return values[np.searchsorted(np.cumsum(weights), within, side="right")]
+        return values[np.searchsorted(np.cumsum(sorted_weights), within, side="right")]
 
 
 def _number(value: np.float32) -> int:
