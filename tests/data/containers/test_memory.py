@@ -42,7 +42,7 @@ def peak():
 
 
 def taken(container):
-    QuantileDMatrix(frame(container, 2_000), nthread=1)  # loads what is needed
+    QuantileDMatrix(frame(container, 40_000), nthread=1)  # loads what is needed
     data = frame(container, N_ROWS)
     with open("/proc/self/clear_refs", "w") as forget:
         forget.write("5")
@@ -51,7 +51,8 @@ def taken(container):
     return peak() - before
 
 
-QuantileDMatrix(np.ones((2_000, 2), np.float32), nthread=1)  # compiles
+values = np.random.default_rng(0).normal(size=(40_000, 2)).astype(np.float32)
+QuantileDMatrix(values, nthread=1)  # compiles
 found = {}
 for container in sys.argv[1:]:
     # Each in a process of its own, which has no memory that the others have freed.
