@@ -207,4 +207,11 @@ def _tree_of(model: Booster, tree_idx: int, num_trees: int | None) -> int:
             )
         tree_idx = num_trees
     trees = range(len(model.model.trees))
-    return trees[tree_idx] if trees else tree_idx
+    if not trees:
+        return tree_idx
+    try:
+        return trees[tree_idx]
+    except IndexError:
+        raise IndexError(
+            f"the model has no tree {tree_idx}: its {len(trees)} trees begin at 0"
+        ) from None

@@ -753,6 +753,23 @@ def test_indexing_mode_of_libsvm_files(mode, tmp_path):
         assert_close(*both(run))
 
 
+def test_weights_of_libsvm_files(tmp_path):
+    path = tmp_path / "rows.txt"
+    path.write_text("# label:weight\n1:0.5 0:2 3:1\n\n0:2 1:4 # a note\n1:0\n")
+
+    def run(xgb):
+        data = xgb.DMatrix(f"{path}?format=libsvm")
+        fields = [data.get_label(), data.get_weight(), data.get_data().toarray()]
+        return np.concatenate([values.ravel() for values in fields])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_close(*both(run))
+    path.write_text("1:0.5 0:2\n0 1:4\n")
+    with pytest.raises(ValueError, match=r"line 2 begins with '0'.*every row a weight"):
+        ours.DMatrix(f"{path}?format=libsvm")
+
+
 def test_types_of_times_are_refused():
     data = ours.DMatrix(X, Y)
     types = ["time", "duration", "time[UTC]", "float"]

@@ -156,7 +156,7 @@ def test_a_tree_is_drawn_without_dot(monkeypatch):
     assert any("gain" in text.get_text() for text in own.texts)
     with pytest.raises(ValueError, match="install Graphviz, or leave out rankdir"):
         ours.plot_tree(model, rankdir="LR")
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="no tree 2: its 2 trees"):
         ours.plot_tree(model, tree_idx=2)
 
 

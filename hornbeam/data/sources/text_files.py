@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Generator, Sequence
 from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from hornbeam.data.sources.batches import Batch, or_empty
 from hornbeam.data.sources.files import FileFormat
@@ -164,6 +168,8 @@ _ZERO_BASED: dict[str, bool | str] = {"0": True, "1": False, "-1": "auto"}
 class Svmlight(FileFormat):
     """libsvm files: each is one sparse table with labels, and qid if the file has it.
 
+    A line may begin with ``label:weight``; then every line does.
+
     Parameters
     ----------
     n_features
@@ -201,8 +207,9 @@ class Svmlight(FileFormat):
         self, path: str, columns: Sequence[str] | None
     ) -> Generator[Batch, None, None]:
         datasets = require("sklearn.datasets", "files", "reading libsvm files")
+        text, weights = _without_weights(path)
         rows, labels, qid = datasets.load_svmlight_file(
-            path,
+            path if text is None else io.BytesIO(text),
             n_features=self._n_features,
             zero_based=self._zero_based,
             query_id=True,
@@ -219,4 +226,35 @@ class Svmlight(FileFormat):
                 "path",
                 code=ErrorCode.FILE_NOT_READABLE,
             )
-        yield Batch(rows, {"label": labels} | ({"qid": qid} if len(qid) else {}))
+        parts = {"label": labels, "weight": weights, "qid": qid if len(qid) else None}
+        yield Batch(rows, {k: v for k, v in parts.items() if v is not None})
+
+
+def _without_weights(path: str) -> tuple[bytes | None, npt.NDArray[np.float64] | None]:
+    """Return a libsvm file without the weights after its labels, and the weights.
+
+    None and None if the first row of the file has no weight, or it is compressed.
+    """
+    if path.endswith((".gz", ".bz2")):
+        return None, None
+    weights: list[float] = []
+    lines = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            row = line.partition(b"#")[0].split(maxsplit=1)
+            if not row:
+                continue
+            label, colon, weight = row[0].partition(b":")
+            if not (colon or weights):
+                return None, None
+            try:
+                weights.append(float(weight))
+            except ValueError:
+                raise DataError(
+                    f"cannot read {path}: line {number} begins with "
+                    f"{row[0].decode(errors='replace')!r}, and the first row with "
+                    "label:weight; give every row a weight, a number, or none",
+                    code=ErrorCode.FILE_NOT_READABLE,
+                ) from None
+            lines.append(b" ".join([label, *row[1:]]))
+    return b"\n".join(lines), np.array(weights)
