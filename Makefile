@@ -144,7 +144,7 @@ test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 signatures: $(INSTALLED)  ## record with which types the package calls kernels (minutes)
 	rm -rf build/signatures
 	$(BIN)/python -m hornbeam warmup
-	HORNBEAM_SIGNATURES=build/signatures $(PYTEST) --quiet $(ON_ALL_CORES) \
+	WHOLE_TABLE=1 HORNBEAM_SIGNATURES=build/signatures $(PYTEST) --quiet $(ON_ALL_CORES) \
 		-p native.record -m "not slow and not alone and not jit"
 	$(BIN)/python -m native.record build/signatures
 
