@@ -33,6 +33,8 @@ WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py
 # compared for each level of the processor. Others that compile are marked jit.
 WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py digests.py \
 	docs.py docstrings.py parameter_names.py site.py),$(wildcard tests/test_*.py))
+# CPU levels that the wheel's binary is made for; empty: all, as a release needs.
+LEVELS ?=
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -51,8 +53,14 @@ $(BIN)/python:
 		|| { echo "Hornbeam needs Python 3.11 to 3.14; name one: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
+# pip would compile the byte code on one core. Some files of packages are for other
+# versions of Python.
+COMPILE_ALL := -m compileall -qq --workers $(CORES)
+
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt \
+		--editable '.[dev]'
+	-@$(BIN)/python $(COMPILE_ALL) $(VENV)/lib
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED)
@@ -84,6 +92,11 @@ java:  ## install Java, for the tests on Spark (Debian, as root)
 		&& apt-get install --quiet --yes --no-install-recommends openjdk-17-jre-headless; \
 	} || { echo "The tests on Spark need Java; on Debian, as root: apt-get install openjdk-17-jre-headless" >&2; exit 1; }
 
+.PHONY: system
+system:  ## install the browser and Java, one after the other
+	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory java
+
 .PHONY: test
 test: $(INSTALLED)  ## run the tests in WORKERS processes (minutes)
 	-@$(MAKE) --no-print-directory browser
@@ -108,7 +121,7 @@ test-all: test test-slow pure test-wheel  ## run every test, whole tables, and m
 
 .PHONY: wheel
 wheel: $(INSTALLED)  ## build dist/: the wheel with compiled kernels, that without, the sdist
-	$(BIN)/python -m native.build build/wheel
+	HORNBEAM_LEVELS="$(LEVELS)" $(BIN)/python -m native.build build/wheel
 	rm -rf dist
 	HORNBEAM_BINARY=$(CURDIR)/build/wheel/_native.abi3.so \
 		$(BIN)/python -m build --no-isolation --wheel
@@ -130,11 +143,13 @@ release-check: wheel  ## build, check the metadata, install in an empty environm
 test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 	rm -rf $(WHEEL_FOLDER)
 	$(PYTHON) -m venv $(WHEEL_BIN)/..
-	$(WHEEL_BIN)/python -m pip install --quiet --constraint constraints.txt \
+	$(WHEEL_BIN)/python -m pip install --quiet --no-compile \
+		--constraint constraints.txt \
 		"$$(ls dist/*manylinux*.whl)[$(WHEEL_EXTRAS)]" $(WHEEL_PACKAGES)
+	-@$(WHEEL_BIN)/python $(COMPILE_ALL) $(WHEEL_FOLDER)/venv/lib
 	! $(WHEEL_BIN)/python -c 'import numba' 2>/dev/null
 	cp -r tests docs examples *.md pyproject.toml $(WHEEL_FOLDER)  # and no sources
-	cd $(WHEEL_FOLDER) && printf '%s\n' v2 v3 v4 | HORNBEAM_KERNELS=native \
+	cd $(WHEEL_FOLDER) && printf '%s\n' $(or $(LEVELS),v2 v3 v4) | HORNBEAM_KERNELS=native \
 		xargs -P $(CORES) -I LEVEL env HORNBEAM_CPU_LEVEL=LEVEL \
 		$(WHEEL_BIN)/python tests/digests.py
 	cd $(WHEEL_FOLDER) && HORNBEAM_KERNELS=native $(WHEEL_BIN)/pytest --quiet \
@@ -144,7 +159,7 @@ test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 signatures: $(INSTALLED)  ## record with which types the package calls kernels (minutes)
 	rm -rf build/signatures
 	$(BIN)/python -m hornbeam warmup
-	HORNBEAM_SIGNATURES=build/signatures $(PYTEST) --quiet $(ON_ALL_CORES) \
+	WHOLE_TABLE=1 HORNBEAM_SIGNATURES=build/signatures $(PYTEST) --quiet $(ON_ALL_CORES) \
 		-p native.record -m "not slow and not alone and not jit"
 	$(BIN)/python -m native.record build/signatures
 

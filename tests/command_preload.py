@@ -9,7 +9,7 @@ import hornbeam
 for name in (
     *("hornbeam.cli.app", "hornbeam.cli.training", "duckdb", "pydantic"),
     *("pyarrow.csv", "pyarrow.parquet"),
-    *("scipy.sparse", "sklearn.datasets"),
+    *("scipy.sparse", "sklearn.datasets", "xgboost"),
 ):
     import_module(name)
 

@@ -13,11 +13,10 @@ import profiles  # noqa: F401
 import pytest
 from native_signatures import pytest_runtest_teardown  # noqa: F401
 from selection import (
-    IS_SECOND,
-    IS_WHOLE,
-    one_in_five,
     pytest_ignore_collect,  # noqa: F401
     pytest_itemcollected,  # noqa: F401
+    share_of,
+    takes_part,
 )
 from xdist.scheduler import LoadFileScheduling
 
@@ -50,8 +49,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(trylast=True)  # when unselected tests are removed
 def pytest_collection_modifyitems(config, items):
-    if IS_SECOND and not IS_WHOLE:
-        kept = one_in_five(items)
+    if takes_part(config):
+        kept = share_of(items)
         left_out = set(items).difference(kept)
         config.hook.pytest_deselected(items=[one for one in items if one in left_out])
         items[:] = kept

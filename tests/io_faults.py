@@ -1,9 +1,10 @@
 """Calls that save or read files, with each of their I/O operations failing in turn.
 
-``python io_faults.py SCENARIO`` runs under the preloaded library of io_faults.c, which
-makes the k-th operation on the files of a folder fail, for every k and in every way; or
-in one way that is named next, or in "even" or "odd" ones. It prints the number of
-points and what was found wrong. See test_io_faults.py.
+``python io_faults.py`` runs under the preloaded library of io_faults.c, which makes the
+k-th operation on the files of a folder fail, for every k and in every way. It reads
+lines from standard input, each a JSON list: a scenario, and maybe one way, or "even" or
+"odd" ones. For each it forks a process, which prints a line: the number of points and
+what was found wrong. See test_io_faults.py.
 """
 
 from __future__ import annotations
@@ -418,7 +419,8 @@ def resources() -> Counter[str]:
     return Counter(files)
 
 
-def main() -> None:
+def run(name: str, *chosen: Any) -> None:
+    """Let a scenario fail in all ways, or in the chosen ones; print what was found."""
     external_build.BLOCK_ROWS = 110
     external_build._SLICE_VALUES = 800
     plan = memory_plan.plan_memory
@@ -428,9 +430,8 @@ def main() -> None:
         return replace(found, on_disk=frozenset(["margins", "gradients", "row_lists"]))
 
     memory_plan.plan_memory = plan_on_disk
-    name, *chosen = sys.argv[1:]
     for word, begin in {"even": 0, "odd": 1}.items():
-        if chosen == [word]:
+        if chosen == (word,):
             chosen = [*FAULTS][begin::2]
     # In memory, where syncing a file takes no time.
     with tempfile.TemporaryDirectory(dir=Path("/dev/shm")) as root:
@@ -444,7 +445,19 @@ def main() -> None:
         MATRICES.clear()
     if taken[-1] > taken[0] + MAX_GROWTH:
         machine.wrong.append(f"memory that does not come back: {taken}")
-    sys.stdout.write(json.dumps([machine.points, machine.wrong]))
+    print(json.dumps([machine.points, machine.wrong]), flush=True)  # noqa: T201
+
+
+def main() -> None:
+    """Run each line in a process that has imported and loaded what all of them need."""
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            run(*json.loads(line))
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status:
+            raise SystemExit(f"{line.strip()} ended with status {status}")
 
 
 if __name__ == "__main__":

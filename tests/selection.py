@@ -14,9 +14,11 @@ from hornbeam.kernels.jit import COMPILED, NATIVE
 __all__ = [
     "IS_SECOND",
     "IS_WHOLE",
-    "one_in_five",
+    "REPEATS",
     "pytest_ignore_collect",
     "pytest_itemcollected",
+    "share_of",
+    "takes_part",
 ]
 
 FOLDER = Path(__file__).parent
@@ -31,11 +33,16 @@ IS_SECOND = not COMPILED or NATIVE is not None
 #: Tests that a second run is for, each with what is recorded.
 ALL_CASES = ("tests/test_digests.py",)
 
+#: Marks of cases that repeat what a fast test holds.
+REPEATS = (pytest.mark.slow, pytest.mark.repeats)
+
 #: Folders of slow tests alone.
 SLOW_FOLDERS = (FOLDER / "ray", FOLDER / "spark")
 
 #: What a file has that marks a test as slow, by itself or as a helper does.
-SLOW_MARK = re.compile(r"mark\.slow|own_cluster|own_scheduler|from recovery import")
+SLOW_MARK = re.compile(
+    r"mark\.slow|REPEATS|own_cluster|own_scheduler|from recovery import"
+)
 
 
 @cache
@@ -49,7 +56,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
     Each process imports all files, and what they import, before the first test.
     """
-    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    if not _is_of_the_suite(config):
         return None
     if "not slow" in config.option.markexpr:
         return collection_path in SLOW_FOLDERS or None
@@ -64,15 +71,51 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         raise pytest.UsageError(f"{item.nodeid} is slow; see SLOW_MARK in {__file__}")
 
 
-def one_in_five(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the first of the cases of each test, and each fifth after it.
+def takes_part(config: pytest.Config) -> bool:
+    """Return whether a run leaves cases out: a second one, or one of the suite.
 
-    Five takes turns with every axis of two to four values, whose product cases are.
+    Who names files gets all their cases.
     """
-    kept, seen = [], dict[str, int]()
+    return not IS_WHOLE and (IS_SECOND or _is_of_the_suite(config))
+
+
+def _is_of_the_suite(config: pytest.Config) -> bool:
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+def share_of(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return of the cases of each test those that a run takes that is not whole.
+
+    They are the first case and each fifth after it, which takes turns with every axis
+    of two to four values, and what it takes to have each value of each parameter once.
+    Of a product of parameters that is a part. Elsewhere each case has values of its
+    own, so that it is all of them, unless the test is marked `repeats`. Second runs
+    leave it at one in five.
+    """
+    cases = dict[str, list[pytest.Item]]()
     for item in items:
-        test = item.nodeid.partition("[")[0]
-        seen[test] = number = seen.get(test, -1) + 1
-        if number % 5 == 0 or test.startswith(ALL_CASES):
-            kept.append(item)
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = set[pytest.Item]()
+    for test, own in cases.items():
+        kept.update(own if test.startswith(ALL_CASES) else own[::5])
+        if not IS_SECOND:
+            found = _with_each_value(own)
+            if len(found) < len(own) or own[0].get_closest_marker("repeats") is None:
+                kept.update(found)
+    return [item for item in items if item in kept]
+
+
+def _with_each_value(cases: list[pytest.Item]) -> list[pytest.Item]:
+    """Return cases that together have each value of each parameter.
+
+    Those of new values only are taken first, so that all parameters change at a time.
+    """
+    kept, seen = [], set[tuple[str, int]]()
+    for wanted in (all, any):
+        for case in cases:
+            params = case.callspec.params if hasattr(case, "callspec") else {}
+            values = {(name, id(value)) for name, value in params.items()}
+            if wanted(value not in seen for value in values):
+                kept.append(case)
+                seen |= values
     return kept

@@ -53,28 +53,35 @@ def scenarios():
     yield from (pytest.param(one, marks=pytest.mark.slow) for one in slow)
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    """Return the path of the library that is preloaded."""
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Return a function that runs a scenario under the library of io_faults.c."""
     compiler = shutil.which("cc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs a C compiler and Linux")
     path = tmp_path_factory.mktemp("library") / "io_faults.so"
     options = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(path)]
     subprocess.run([compiler, *options, str(HERE / "io_faults.c"), "-ldl"], check=True)
-    return path
+    root = str(Path(hornbeam.__file__).parents[1])
+    with subprocess.Popen(
+        [sys.executable, str(HERE / "io_faults.py")],
+        env={**os.environ, "PYTHONPATH": root, "LD_PRELOAD": str(path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+
+        def run(arguments):
+            process.stdin.write(json.dumps(arguments) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield run
+        process.stdin.close()
 
 
 @pytest.mark.parametrize("arguments", [*scenarios()], ids=lambda own: own[0])
-def test_each_operation_fails_in_turn(library, arguments):
-    root = str(Path(hornbeam.__file__).parents[1])
-    process = subprocess.run(
-        [sys.executable, str(HERE / "io_faults.py"), *arguments],
-        env={**os.environ, "PYTHONPATH": root, "LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr
-    n_points, wrong = json.loads(process.stdout)
+def test_each_operation_fails_in_turn(found, arguments):
+    n_points, wrong = found(arguments)
     assert wrong == []
     assert n_points >= 5

@@ -107,6 +107,7 @@ def test_the_host_waits_once_a_level(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.repeats
 @pytest.mark.parametrize(("shape", "kind"), shapes_with([*KINDS]))
 def test_any_size_of_groups_gives_the_same_trees(shape, kind):
     assert grow(on_device(shape), **KINDS[kind]) == grow_in_memory(kind)

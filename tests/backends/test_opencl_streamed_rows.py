@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from parts import KINDS, N_ROWS, grow, grow_in_memory
 from pocl import HALVES, NAME, SHAPES, device_of, needs_two, shapes_with
-from selection import IS_WHOLE
+from selection import IS_WHOLE, REPEATS
 from test_external_rows import UNLIMITED, external_rows
 
 import hornbeam
@@ -61,9 +61,7 @@ def test_gradients_may_be_on_the_host(tmp_path, kind):
 
 @needs_two
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "is_small", [pytest.param(False, marks=pytest.mark.slow), True]
-)
+@pytest.mark.parametrize("is_small", [pytest.param(False, marks=REPEATS), True])
 def test_two_devices_give_the_same_trees(tmp_path, kind, is_small):
     devices = smallest(tmp_path, HALVES) if is_small else HALVES
     rows = streamed(tmp_path, devices=devices)
@@ -121,6 +119,7 @@ PLACES = [
 
 
 @pytest.mark.slow
+@pytest.mark.repeats
 @pytest.mark.parametrize(("shape", "kind", "is_small"), PLACES)
 def test_any_size_of_groups_gives_the_same_trees(tmp_path, shape, kind, is_small):
     devices = [device_of(SHAPES[shape])]
@@ -183,7 +182,7 @@ FAST["plain"] = FAST["vectors, sketched"] = [*WAYS]
 @pytest.mark.parametrize(
     ("kind", "way"),
     [
-        pytest.param(kind, way, marks=() if way in FAST[kind] else pytest.mark.slow)
+        pytest.param(kind, way, marks=() if way in FAST[kind] else REPEATS)
         for kind in MODELS
         for way in WAYS
     ],

@@ -11,7 +11,7 @@ import digests
 import numpy as np
 import pytest
 from pocl import HALVES, NAME, needs_two
-from selection import IS_WHOLE
+from selection import IS_WHOLE, REPEATS
 
 import hornbeam
 from hornbeam.backends.opencl import devices, queue
@@ -58,7 +58,7 @@ def trained_there(monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+        pytest.param(name, marks=() if name in FAST else REPEATS)
         for name in digests.CONFIGURATIONS
         if name not in ELSEWHERE
     ],

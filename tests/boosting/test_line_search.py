@@ -10,6 +10,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from selection import REPEATS
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
@@ -344,9 +345,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "weighted", [pytest.param(False, marks=pytest.mark.slow), True]
-)
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=REPEATS), True])
 def test_the_model_does_not_depend_on_the_number_of_threads(way, weighted):
     n_rows = 30_000
     x, y = table(n_rows)

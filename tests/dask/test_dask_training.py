@@ -9,6 +9,7 @@ import distributed
 import numpy as np
 import pytest
 from clusters import start_cluster
+from selection import REPEATS
 
 import hornbeam as hb
 from hornbeam import DataError, ParameterError
@@ -84,7 +85,7 @@ PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize("weights", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("weights", [pytest.param(False, marks=REPEATS), True])
 @pytest.mark.parametrize("params", PARAMETERS, ids=lambda p: "-".join(p) or "default")
 def test_the_model_equals_that_of_one_machine(client, params, weights):
     one, other, _, _ = both(client, params, weights=weights)

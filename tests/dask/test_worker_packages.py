@@ -46,7 +46,7 @@ def client_of_worker(tmp_path):
 
 
 def test_another_version(client_of_worker, tmp_path):
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = shutil.ignore_patterns("*.nbi", "*.nbc")
     shutil.copytree(HERE, tmp_path / "hornbeam", ignore=ignored)
     face = tmp_path / "hornbeam" / "__init__.py"
     version = f'__version__ = "{hornbeam.__version__}"'

@@ -24,7 +24,7 @@ KERNELS = PACKAGE / "kernels"
 @pytest.fixture
 def copy(tmp_path):
     """Return a copy of the package without compiled kernels."""
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = shutil.ignore_patterns("*.nbi", "*.nbc")
     return shutil.copytree(PACKAGE, tmp_path / "hornbeam", ignore=ignored)
 
 

@@ -36,7 +36,7 @@ def binary(tmp_path_factory):
 @pytest.fixture
 def package(binary, tmp_path):
     """Return a copy of the package with the binary."""
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = shutil.ignore_patterns("*.nbi", "*.nbc")
     copy = shutil.copytree(ROOT / "hornbeam", tmp_path / "hornbeam", ignore=ignored)
     shutil.copy(binary, copy / "kernels")
     return copy

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from samples import ranked, softmax_gradients, squared_gradients
+from selection import REPEATS
 
 import hornbeam
 from hornbeam import Booster, DMatrix, QuantileDMatrix
@@ -134,7 +135,7 @@ def test_any_number_of_threads_for_every_loss(objective, weighted, seed):
     ("case", "missing"),
     [
         # In turn, so that each case and missing cells are in the fast tests.
-        pytest.param(case, missing, marks=pytest.mark.slow if (i + missing) % 2 else [])
+        pytest.param(case, missing, marks=REPEATS if (i + missing) % 2 else [])
         for i, case in enumerate(CONFIGURATIONS)
         for missing in (False, True)
     ],

@@ -369,6 +369,7 @@ def test_each_choice_is_one_model_on_any_threads(configuration, turns):
 
 
 @pytest.mark.slow
+@pytest.mark.repeats
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_each_pair_of_choices_is_one_model_on_any_threads(objective):
     for number, (configuration, turns) in enumerate(covering(strength=2)):

@@ -46,6 +46,7 @@ def assert_same_model(configuration, turns, devices=DEVICES):
 
 
 @pytest.mark.slow
+@pytest.mark.repeats
 @pytest.mark.parametrize(
     ("configuration", "turns"),
     [
@@ -58,6 +59,7 @@ def test_each_choice_is_the_model_of_the_cpu(configuration, turns):
 
 
 @pytest.mark.slow
+@pytest.mark.repeats
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_each_pair_of_choices_is_the_model_of_the_cpu(objective):
     for number, (configuration, turns) in enumerate(covering(strength=2)):

@@ -27,6 +27,7 @@ def test_scikit_learn_estimator_checks(estimator, check):
 
 
 @pytest.mark.slow
+@pytest.mark.repeats
 @parametrize_with_checks(
     [kind(n_bags=2, n_estimators=4) for kind in ESTIMATORS],
     expected_failed_checks=lambda _: {

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 from hornbeam import QuantileDMatrix
 
-N_ROWS, N_COLUMNS = 300_000, 32
+N_ROWS, N_COLUMNS = 150_000, 32
 
 
 def column(container, rows, i):
