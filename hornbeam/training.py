@@ -16,10 +16,9 @@ from hornbeam.callbacks import (
     EvaluationMonitor,
     TrainingCallback,
 )
-from hornbeam.data.dmatrix import DMatrix, categorical
+from hornbeam.data.dmatrix import DMatrix
 from hornbeam.distributed import joined_group
 from hornbeam.errors import DataError, ErrorCode, HornbeamError, ParameterError
-from hornbeam.kernels.jit import NATIVE
 from hornbeam.lazy import extension
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
@@ -104,11 +103,6 @@ def train(
         check_training_data(dtrain, evals, DMatrix)
         cache = [dtrain, *(data for data, _ in evals or ())]
         booster = _create_booster(params, cache, xgb_model)
-        if not NATIVE:
-            from hornbeam.kernels.ahead import compile_first_fit
-
-            has_categories = bool(categorical(dtrain.feature_types))
-            compile_first_fit(booster.params.verbosity > 0, has_categories)
         booster, log = run_rounds(
             booster,
             dtrain,

@@ -211,6 +211,7 @@ LATE = {
     },
     "boosting.booster": {"boosting.refresh", "objectives.distributions"},
     "boosting.gbtree": {"boosting.line_search"},
+    "boosting.margin_cache": {"kernels.ahead"},
     "boosting.predictor": {
         "boosting.interventional_shap",
         "boosting.tree_shap",
@@ -230,7 +231,6 @@ LATE = {
     },
     "data.quantile_dmatrix": {"binning.external_build"},
     "params": {"parameter_names"},
-    "training": {"kernels.ahead"},
 }
 
 

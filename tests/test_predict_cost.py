@@ -12,11 +12,11 @@ from hornbeam.kernels.jit import COMPILED
 
 #: Calls of Python functions in one prediction, the kernel's included.
 MOST_CALLS = {
-    "Booster.inplace_predict": 30,
-    "Booster.predict": 47,
-    "HornbeamRegressor.predict": 41,
-    "HornbeamClassifier.predict": 41,
-    "HornbeamClassifier.predict_proba": 53,
+    "Booster.inplace_predict": 23,
+    "Booster.predict": 41,
+    "HornbeamRegressor.predict": 29,
+    "HornbeamClassifier.predict": 30,
+    "HornbeamClassifier.predict_proba": 41,
 }
 
 

@@ -746,13 +746,21 @@ class Booster:
             )
         return value
 
-    def rounds_to_best(self) -> tuple[int, int]:
+    def rounds_to_best(self, given: tuple[int, int] | None = None) -> tuple[int, int]:
         """Return the rounds (begin, end) up to the best round of early stopping.
 
         (0, 0), which means all, without early stopping, and of a linear model.
+
+        Parameters
+        ----------
+        given
+            Rounds that are returned instead, unless it is None.
         """
-        best = self.model.attributes.get("best_iteration")
-        if best is None or self.model.linear is not None:
+        if given is not None:
+            return given
+        model = self._learner.model
+        best = model.attributes.get("best_iteration")
+        if best is None or model.linear is not None:
             return 0, 0
         return 0, int(best) + 1
 

@@ -20,6 +20,7 @@ from hornbeam.backends.factory import (
     device_of_sums,
 )
 from hornbeam.backends.interface import Backend
+from hornbeam.binning.layout import DenseBins
 from hornbeam.boosting.dart import MarginScale
 from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.linear_leaves import FeatureValues
@@ -32,11 +33,12 @@ from hornbeam.boosting.margins import (
 )
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.tree_methods import PreparedFeatures, prepare
-from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.forest.layout import Layout
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.grower import Thresholds
+from hornbeam.kernels.jit import NATIVE
 from hornbeam.kernels.team import Team, lease
 from hornbeam.params import Parameters
 
@@ -266,6 +268,11 @@ class TrainingMargins(CachedMargins):
     def _create_backend(self, features: PreparedFeatures, margins: Margins) -> Backend:
         """Return the backend of the rows, with these margins, (outputs, rows)."""
         p = self._learner.params
+        if not NATIVE and isinstance(features.bins, DenseBins):
+            from hornbeam.kernels.ahead import compile_first_fit
+
+            has_categories = bool(categorical(self.data.feature_types))
+            compile_first_fit(p.verbosity > 0, has_categories)
         return create_backend(
             p.device,
             features.bins,

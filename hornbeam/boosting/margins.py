@@ -43,10 +43,12 @@ from hornbeam.kernels.row_sets import SET_ROWS, SET_WORDS
 from hornbeam.kernels.team import Team
 
 __all__ = [
+    "FEW_ROWS",
     "PlainRows",
     "Rows",
     "add_layout",
     "add_linear",
+    "add_to_few",
     "adds_on_device",
     "binned_scratch",
     "block_of",
@@ -63,7 +65,7 @@ __all__ = [
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 22
 #: With at most this many rows, each row descends several trees at once.
-_FEW_ROWS = 4
+FEW_ROWS = 4
 #: Trees of more nodes are descended by more rows before the next tree.
 _LARGE_TREE = 1 << 12
 #: Steps of rows down trees that take as long as laying out one node by bins, and as
@@ -195,12 +197,8 @@ def add_layout(
     if layout.terms is not None:
         _add_linear_trees(team, data, layout, layout.terms, margins)
         return
-    if 0 < data.n_rows <= _FEW_ROWS and layout.values.ndim == 1:
-        kind, features = layout.thresholds.dtype, layout.features
-        block = block_of(data, 0, data.n_rows, kind, features)
-        places = np.empty(TREES_AT_ONCE, np.int32)
-        arrays = block, *layout.arrays, places, margins
-        add_trees_to_few(*arrays)
+    if 0 < data.n_rows <= FEW_ROWS and layout.has_single_leaves:
+        add_to_few(data, layout, margins)
         return
     table = _sparse_table(data)
     entries = None if table is None else table.n_stored // max(1, data.n_rows)
@@ -224,6 +222,15 @@ def add_layout(
             DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
             own if is_multi_output else TypedMargins.of(own),
         )
+
+
+def add_to_few(data: Rows, layout: Layout, margins: NDArray[Any]) -> None:
+    """Add the trees of `layout`, of single leaves, to the margins of a few rows."""
+    kind, features = layout.thresholds.dtype, layout.features
+    block = block_of(data, 0, data.n_rows, kind, features)
+    places = np.empty(TREES_AT_ONCE, np.int32)
+    arrays = block, *layout.arrays, places, margins
+    add_trees_to_few(*arrays)
 
 
 def _add_there(

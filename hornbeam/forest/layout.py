@@ -169,6 +169,11 @@ class Layout:
         return int(self.roots[:, 1].sum())
 
     @cached_property
+    def has_single_leaves(self) -> bool:
+        """Whether each leaf is one constant."""
+        return self.terms is None and self.values.ndim == 1
+
+    @cached_property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """The arrays that the prediction kernels take, in their order."""
         return (

@@ -11,10 +11,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
 from importlib import import_module
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
+from typing import Any
 
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.jit import COMPILED, NATIVE
@@ -32,8 +32,10 @@ __all__ = [
 #: The signatures that a first fit and its predictions call: of numbers only, and of
 #: data with categories.
 FIRST_FITS = FOLDER / "first_fit.json", FOLDER / "first_fit_categories.json"
-#: The kernel that is compiled last: the others include the phases that it calls.
+#: The kernel that is compiled after the phases, which it calls.
 _LAST = "hornbeam.kernels.tree.grow_tree"
+#: Of one thread that compiles for a first fit; folds are fitted by several at once.
+_LOCK = Lock()
 #: A worker imports what defines the kernels, and then compiles.
 _WORKER = """
 import hornbeam.training
@@ -43,9 +45,8 @@ ahead.work(categories={categories})
 """
 
 
-@cache
 def compile_first_fit(says_so: bool = True, categories: bool = False) -> None:
-    """Compile what a first fit needs, where nothing is compiled yet.
+    """Compile what a first fit needs, where its trees are not compiled yet.
 
     The processes share the work, which takes seconds; without them the first fit
     compiles its kernels one after the other.
@@ -61,8 +62,13 @@ def compile_first_fit(says_so: bool = True, categories: bool = False) -> None:
         return
     compiler = import_module("hornbeam.kernels.compiler")
     file = getattr(compiler.KERNELS.get(_LAST), "cache_file", None)
-    if file is None or file.exists():
-        return
+    with _LOCK:
+        if file is not None and not file.exists():
+            _compile(says_so, categories)
+
+
+def _compile(says_so: bool, categories: bool) -> None:
+    """Compile the kernels of a list, in this process and others."""
     jobs = _jobs(categories)
     if not jobs:  # they are being recorded
         return
@@ -72,24 +78,44 @@ def compile_first_fit(says_so: bool = True, categories: bool = False) -> None:
             "once",
             len(jobs),
         )
+    *jobs, last = jobs
+    missing = set(range(sum(_is_phase(name) for name, _ in _listed(categories))))
     with suppress(OSError):
         script = _WORKER.format(categories=categories)
-        for _ in compile_in_processes(script, jobs[:-1]):
-            pass
+        for number in compile_in_processes(script, jobs):
+            missing.discard(number)
+            if not missing:
+                last()  # the others go on meanwhile; a second time it does nothing
     with _no_collection():
-        jobs[-1]()
+        last()
 
 
 def _jobs(categories: bool) -> list[Callable[[], None]]:
-    """Return the compilations of a first fit; those that take longest come first."""
+    """Return the compilations of a first fit, in the order of `_listed`."""
+    signatures = import_module("hornbeam.kernels.signatures")
+    return [signatures.compilation(*job) for job in _listed(categories)]
+
+
+def _listed(categories: bool) -> list[tuple[str, list[Any]]]:
+    """Return the kernels of a first fit: phases, others, and the one that calls them.
+
+    Of each kind those that take longest come first.
+    """
     signatures = import_module("hornbeam.kernels.signatures")
     listed = [
         (name, types)
         for name, own in signatures.read(FIRST_FITS[categories]).items()
         for types in own
     ]
-    listed.sort(key=lambda job: (job[0] == _LAST, -len(repr(job))))
-    return [signatures.compilation(*job) for job in listed]
+    listed.sort(
+        key=lambda job: (job[0] == _LAST, not _is_phase(job[0]), -len(repr(job)))
+    )
+    return listed
+
+
+def _is_phase(name: str) -> bool:
+    compiler = import_module("hornbeam.kernels.compiler")
+    return isinstance(compiler.KERNELS.get(name), compiler.PhaseDispatcher)
 
 
 @contextmanager

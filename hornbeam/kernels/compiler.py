@@ -45,7 +45,7 @@ from numba.core.untyped_passes import InlineClosureLikes
 from numba.extending import overload as numba_overload
 from numba.extending import typeof_impl
 
-from hornbeam.kernels.lowering import KernelLower
+from hornbeam.kernels.lowering import CalleeLower, KernelLower, call_callee
 from hornbeam.kernels.sources import FOLDER, sources_digest
 
 __all__ = [
@@ -186,13 +186,15 @@ class _LowerKernel(NativeLowering):
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerCallee(_LowerKernel):
     _name = "hornbeam_lower_callee"
+    lowering_class = CalleeLower
     _library = _CalleeLibrary
 
     def run_pass(self, state: Any) -> bool:
         super().run_pass(state)
         lowered = state["cr"]
         key = object()  # by which callers find the function
-        state.targetctx.insert_user_function(key, lowered.fndesc, [state.library])
+        call = _call_of(lowered.fndesc, state.library, state.metadata["raises"])
+        state.targetctx._defns[key].append(call, lowered.fndesc.argtypes)
         state["cr"] = lowered._replace(cfunc=key)
         return True
 
@@ -200,6 +202,7 @@ class _LowerCallee(_LowerKernel):
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerPhase(_LowerKernel):
     _name = "hornbeam_lower_phase"
+    lowering_class = CalleeLower
 
     def run_pass(self, state: Any) -> bool:
         # Machine code on disk calls it by its name, which Numba would number.
@@ -318,7 +321,7 @@ class KernelDispatcher(_CachedDispatcher):
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Return what a kernel needs that calls this one; see Numba's method."""
-        return self._callee.get_call_template(args, kws)
+        return self._callee.get_call_template(tuple(map(types.unliteral, args)), kws)
 
     def get_overload(self, sig: Any) -> Any:
         """Return the key by which a kernel calls this one."""
@@ -359,7 +362,7 @@ class PhaseDispatcher(_CachedDispatcher):
         key = self._keys[signature] = object()
         load = _LoadPhase(self.__module__, self.__name__, signature)
         self.targetctx._defns[key].append(
-            _call_of(cres.fndesc, _LoadedPhase(load)), cres.signature.args
+            _call_of(cres.fndesc, _LoadedPhase(load), True), cres.signature.args
         )
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
@@ -384,24 +387,27 @@ class _VolatileLoad(LoadInstr):
         buf[-1] = buf[-1].replace("load", "load volatile", 1)
 
 
-def _call_of(description: Any, library: _LoadedPhase) -> Any:
-    """Return what writes the call of a function that is in memory elsewhere."""
+def _call_of(description: Any, library: Any, raises: bool) -> Any:
+    """Return what writes the call of a kernel that a kernel calls."""
 
     def call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = context.declare_function(builder.module, description)
-        # A near call would reach two gigabytes only, so that its address is data.
-        name = f"{function.name}.address"
-        address = builder.module.globals.get(name)
-        if address is None:
-            address = cgutils.add_global_variable(builder.module, function.type, name)
-            address.initializer, address.linkage = function, "private"
-        load = _VolatileLoad(builder.block, address)
-        builder._insert(load)
-        status, result = context.call_conv.call_function(
-            builder, load, description.restype, description.argtypes, args
+        def address(function: Any) -> Any:
+            # A near call would reach two gigabytes only, so that its address is data.
+            name = f"{function.name}.address"
+            variable = builder.module.globals.get(name)
+            if variable is None:
+                variable = cgutils.add_global_variable(
+                    builder.module, function.type, name
+                )
+                variable.initializer, variable.linkage = function, "private"
+            load = _VolatileLoad(builder.block, variable)
+            builder._insert(load)
+            return load
+
+        is_apart = isinstance(library, _LoadedPhase)
+        result = call_callee(
+            context, builder, description, args, raises, address if is_apart else None
         )
-        with cgutils.if_unlikely(builder, status.is_error):
-            context.call_conv.return_status_propagate(builder, status)
         return impl_ret_new_ref(context, builder, description.restype, result)
 
     call.signature = description.argtypes  # type: ignore[attr-defined]

@@ -269,7 +269,7 @@ def _add_by_column(
     Four columns at a time, whose sums stay in the first-level cache. Meanwhile the
     rows `ahead` are prefetched.
     """
-    end = begin + values.size
+    bins, end = columns.bins, begin + values.size
     size = np.uint64(values.size)
     stretches = size // _STRETCH
     whole = chosen.size // 4 * 4
@@ -284,23 +284,23 @@ def _add_by_column(
             by_column[chosen[j + 3] - first, begin:end],
         )
         own_sums = (
-            sums[_start(by_column, starts, np.uint64(j)) :],
-            sums[_start(by_column, starts, np.uint64(j + 1)) :],
-            sums[_start(by_column, starts, np.uint64(j + 2)) :],
-            sums[_start(by_column, starts, np.uint64(j + 3)) :],
+            sums[_start(bins, starts, np.uint64(j)) :],
+            sums[_start(bins, starts, np.uint64(j + 1)) :],
+            sums[_start(bins, starts, np.uint64(j + 2)) :],
+            sums[_start(bins, starts, np.uint64(j + 3)) :],
         )
         for stretch in range(stretches):
             next_done = min(done + share, n_ahead)
             for i in range(done, next_done):
                 row = np.uint64(ahead[i])
-                _prefetch_row(columns.bins, chosen, line, packed, row, width)
+                _prefetch_row(bins, chosen, line, packed, row, width)
             done = next_done
             start = stretch * _STRETCH
             _add_four_columns(own_bins, own_sums, values, start, start + _STRETCH)
         _add_four_columns(own_bins, own_sums, values, stretches * _STRETCH, size)
     for j in range(whole, chosen.size):
         single_bins = by_column[chosen[j] - first, begin:end]
-        single_sums = sums[_start(by_column, starts, np.uint64(j)) :]
+        single_sums = sums[_start(bins, starts, np.uint64(j)) :]
         for i in range(size):
             single_sums[np.uint64(single_bins[i])] += values[i]
 
@@ -357,38 +357,15 @@ def _add_turned(columns, chosen, rows, packed, starts, sums, by_column, values):
 
 @inline
 def _can_turn(columns, chosen, rows):
-    """Return whether it is faster to turn bytes into columns."""
+    """Return whether it is faster to turn bins, which are bytes, into columns."""
     span = chosen[chosen.size - 1] - chosen[0] + np.uint64(1)
     return (
-        rows.size >= _FEWEST_ROWS
+        columns.bins.itemsize == 1
+        and rows.size >= _FEWEST_ROWS
         and chosen.size >= _FEWEST_COLUMNS
         and columns.table.size >= TURNED_COLUMNS
         and span == np.uint64(chosen.size)
     )
-
-
-def _add_scattered(
-    bins, columns, chosen, rows, packed, starts, sums, by_column, values
-):
-    """Add the packed gradients of rows, in any order, to `sums`."""
-    if bins.itemsize == 1 and _can_turn(columns, chosen, rows):
-        _add_turned(columns, chosen, rows, packed, starts, sums, by_column, values)
-    else:
-        _add_packed(bins, chosen, columns.table.size, rows, packed, starts, sums)
-
-
-def _add_scattered_words(
-    bins, columns, chosen, rows, packed, starts, sums, by_column, values
-):
-    _add_packed(bins, chosen, columns.table.size, rows, packed, starts, sums)
-
-
-@overload(_add_scattered)
-def _overload_add_scattered(
-    bins, columns, chosen, rows, packed, starts, sums, by_column, values
-):
-    # Only bytes are turned.
-    return _add_scattered if str(bins.dtype) == "uint8" else _add_scattered_words
 
 
 @kernel
@@ -408,18 +385,11 @@ def _add_rows(columns, chosen, rows, packed, starts, sums, by_column, values):
             packed,
             rows[:0],
         )
+    elif _can_turn(columns, chosen, rows):
+        _add_turned(columns, chosen, rows, packed, starts, sums, by_column, values)
     else:
-        _add_scattered(
-            columns.bins,
-            columns,
-            chosen,
-            rows,
-            packed,
-            starts,
-            sums,
-            by_column,
-            values,
-        )
+        n_columns = columns.table.size
+        _add_packed(columns.bins, chosen, n_columns, rows, packed, starts, sums)
 
 
 @inline

@@ -1,19 +1,21 @@
 """LLVM instructions behind functions of other kernel files, which are plain Python.
 
-Numba compiles a call of such a function by its overload here. This file is imported
+A kernel that calls such a function contains its instructions. This file is imported
 when the first kernel is compiled.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.core.typing import signature as signature_of
+from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.extending import lower_builtin
 
 from hornbeam.kernels.bin_blocks import TURNED_COLUMNS, TURNED_ROWS, turn_bins
 from hornbeam.kernels.bits import count_bits, lowest_bit
@@ -28,34 +30,45 @@ from hornbeam.kernels.sync import atomic_add, prefetch, yield_processor
 
 __all__: list[str] = []
 
+_int64, _uint64, _float32 = types.int64, types.uint64, types.float32
+
+#: Writes instructions: of a context, a builder, a signature and values.
+_Generator = Callable[[Any, Any, Any, Any], Any]
+
+
+def _instructions(
+    function: Callable[..., Any], result: Any, *arguments: Any
+) -> Callable[[_Generator], _Generator]:
+    """Return a decorator of what writes the instructions of a call of `function`.
+
+    The arguments are cast to these types; None stands for an array, of any type.
+    """
+
+    class Template(AbstractTemplate):
+        key = function
+
+        def generic(self, args: Any, kws: Any) -> Any:
+            """Return the signature of a call."""
+            pairs = zip(args, arguments, strict=True)
+            return signature_of(
+                result, *(given if own is None else own for given, own in pairs)
+            )
+
+    infer_global(function)(Template)
+    return lower_builtin(function, types.VarArg(types.Any))  # type: ignore[no-any-return]
+
 
 # Bits
 
 
-@intrinsic
-def _count_bits(typingctx, word):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.ctpop(args[0])
-
-    return types.uint64(types.uint64), generate
+@_instructions(count_bits, _int64, _uint64)
+def _count_bits(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    return builder.ctpop(args[0])
 
 
-@intrinsic
-def _lowest_bit(typingctx, word):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.cttz(args[0], cgutils.true_bit)
-
-    return types.uint64(types.uint64), generate
-
-
-@overload(count_bits)
-def _overload_count_bits(word):  # type: ignore[no-untyped-def]
-    return lambda word: np.int64(_count_bits(np.uint64(word)))
-
-
-@overload(lowest_bit)
-def _overload_lowest_bit(word):  # type: ignore[no-untyped-def]
-    return lambda word: np.int64(_lowest_bit(np.uint64(word)))
+@_instructions(lowest_bit, _int64, _uint64)
+def _lowest_bit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    return builder.cttz(args[0], cgutils.true_bit)
 
 
 # Threads
@@ -66,64 +79,40 @@ def _element_pointer(context: Any, builder: Any, array_type: Any, args: Any) -> 
     return builder.gep(array.data, [args[1]])
 
 
-@intrinsic
-def _atomic_add(typingctx, array, index, value):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        pointer = _element_pointer(context, builder, signature.args[0], args)
-        return builder.atomic_rmw("add", pointer, args[2], "seq_cst")
-
-    return types.int64(array, types.int64, types.int64), generate
+@_instructions(atomic_add, _int64, None, _int64, _int64)
+def _atomic_add(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    pointer = _element_pointer(context, builder, signature.args[0], args)
+    return builder.atomic_rmw("add", pointer, args[2], "seq_cst")
 
 
-@intrinsic
-def _prefetch(typingctx, array, index):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        byte_pointer = ir.IntType(8).as_pointer()
-        int32 = ir.IntType(32)
-        pointer = builder.bitcast(
-            _element_pointer(context, builder, signature.args[0], args), byte_pointer
-        )
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [byte_pointer, int32, int32, int32]),
-            "llvm.prefetch.p0",
-        )
-        # Into the second-level cache: a core waits for few lines of its first one at a
-        # time, and drops prefetches beyond those.
-        read, second_level, data = 0, 2, 1
-        flags = [int32(read), int32(second_level), int32(data)]
-        builder.call(function, [pointer, *flags])
-        return context.get_dummy_value()
-
-    return types.void(array, types.uint64), generate
+@_instructions(prefetch, types.void, None, _uint64)
+def _prefetch(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    byte_pointer = ir.IntType(8).as_pointer()
+    int32 = ir.IntType(32)
+    pointer = builder.bitcast(
+        _element_pointer(context, builder, signature.args[0], args), byte_pointer
+    )
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), [byte_pointer, int32, int32, int32]),
+        "llvm.prefetch.p0",
+    )
+    # Into the second-level cache: a core waits for few lines of its first one at a
+    # time, and drops prefetches beyond those.
+    read, second_level, data = 0, 2, 1
+    flags = [int32(read), int32(second_level), int32(data)]
+    builder.call(function, [pointer, *flags])
+    return context.get_dummy_value()
 
 
-@intrinsic
-def _yield_processor(typingctx):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.IntType(32), []), name
-        )
-        builder.call(function, [])
-        return context.get_dummy_value()
-
-    return types.void(), generate
-
-
-@overload(atomic_add)
-def _overload_atomic_add(array, index, value):  # type: ignore[no-untyped-def]
-    return lambda array, index, value: _atomic_add(array, index, value)
-
-
-@overload(prefetch)
-def _overload_prefetch(array, index):  # type: ignore[no-untyped-def]
-    return lambda array, index: _prefetch(array, index)
-
-
-@overload(yield_processor)
-def _overload_yield_processor():  # type: ignore[no-untyped-def]
-    return lambda: _yield_processor()
+@_instructions(yield_processor, types.void)
+def _yield_processor(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.IntType(32), []), name
+    )
+    builder.call(function, [])
+    return context.get_dummy_value()
 
 
 # Sets of rows
@@ -173,83 +162,49 @@ def _bytes(value: int) -> Any:
     return ir.Constant(_BYTES, [value] * _WORD_BITS)
 
 
-@intrinsic
-def _mark_above(typingctx, bins, first, bin, sets, number):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature, args)
-        unknown, position = ir.Constant(_BYTES, ir.Undefined), ir.IntType(32)
-        one = builder.insert_element(unknown, args[2], position(0))
-        everywhere = ir.Constant(ir.VectorType(position, _WORD_BITS), [0] * _WORD_BITS)
-        bounds = builder.shuffle_vector(one, unknown, everywhere)
-        start = arrays.start(args[4])
-        for word in range(SET_WORDS):
-            own = arrays.load(0, builder.add(args[1], _WORD(word * _WORD_BITS)), _BYTES)
-            above = builder.icmp_unsigned(">", own, bounds)
-            element = builder.add(start, _WORD(word))
-            arrays.store(builder.bitcast(above, _WORD), 3, element)
-        return context.get_dummy_value()
-
-    uint64 = types.uint64
-    return types.void(bins, uint64, types.uint8, sets, uint64), generate
+@_instructions(mark_above, types.void, None, _uint64, types.uint8, None, _uint64)
+def _mark_above(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    arrays = _Arrays(context, builder, signature, args)
+    unknown, position = ir.Constant(_BYTES, ir.Undefined), ir.IntType(32)
+    one = builder.insert_element(unknown, args[2], position(0))
+    everywhere = ir.Constant(ir.VectorType(position, _WORD_BITS), [0] * _WORD_BITS)
+    bounds = builder.shuffle_vector(one, unknown, everywhere)
+    start = arrays.start(args[4])
+    for word in range(SET_WORDS):
+        own = arrays.load(0, builder.add(args[1], _WORD(word * _WORD_BITS)), _BYTES)
+        above = builder.icmp_unsigned(">", own, bounds)
+        element = builder.add(start, _WORD(word))
+        arrays.store(builder.bitcast(above, _WORD), 3, element)
+    return context.get_dummy_value()
 
 
-@intrinsic
-def _move_rows(typingctx, sets, source, target, tests, test, digits, digit):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature, args)
-        start, toggled = arrays.start(args[1]), arrays.start(args[6])
-        rows = arrays.load(0, start, _SET)
-        moved = builder.and_(rows, arrays.load(3, arrays.start(args[4]), _SET))
-        arrays.store(builder.xor(rows, moved), 0, start)
-        arrays.store(moved, 0, arrays.start(args[2]))
-        number = builder.xor(arrays.load(5, toggled, _SET), moved)
-        arrays.store(number, 5, toggled)
-        return context.get_dummy_value()
-
-    uint64 = types.uint64
-    return types.void(sets, uint64, uint64, tests, uint64, digits, uint64), generate
+@_instructions(
+    move_rows, types.void, None, _uint64, _uint64, None, _uint64, None, _uint64
+)
+def _move_rows(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    arrays = _Arrays(context, builder, signature, args)
+    start, toggled = arrays.start(args[1]), arrays.start(args[6])
+    rows = arrays.load(0, start, _SET)
+    moved = builder.and_(rows, arrays.load(3, arrays.start(args[4]), _SET))
+    arrays.store(builder.xor(rows, moved), 0, start)
+    arrays.store(moved, 0, arrays.start(args[2]))
+    number = builder.xor(arrays.load(5, toggled, _SET), moved)
+    arrays.store(number, 5, toggled)
+    return context.get_dummy_value()
 
 
-@intrinsic
-def _write_numbers(typingctx, digits, numbers):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature, args)
-        for word in range(SET_WORDS):
-            total = _bytes(0)
-            for digit in range(_DIGITS):
-                rows = arrays.load(0, _WORD(digit * SET_WORDS + word), _WORD)
-                own = builder.bitcast(rows, _BITS)
-                own = builder.select(own, _bytes(1 << digit), _bytes(0))
-                total = builder.or_(total, own)
-            arrays.store(total, 1, _WORD(word * _WORD_BITS))
-        return context.get_dummy_value()
-
-    return types.void(digits, numbers), generate
-
-
-@overload(mark_above)
-def _overload_mark_above(bins, first, bin, sets, number):  # type: ignore[no-untyped-def]
-    return lambda bins, first, bin, sets, number: _mark_above(
-        bins, np.uint64(first), np.uint8(bin), sets, np.uint64(number)
-    )
-
-
-@overload(move_rows)
-def _overload_move_rows(sets, source, target, tests, test, digits, digit):  # type: ignore[no-untyped-def]
-    return lambda sets, source, target, tests, test, digits, digit: _move_rows(
-        sets,
-        np.uint64(source),
-        np.uint64(target),
-        tests,
-        np.uint64(test),
-        digits,
-        np.uint64(digit),
-    )
-
-
-@overload(write_numbers)
-def _overload_write_numbers(digits, numbers):  # type: ignore[no-untyped-def]
-    return lambda digits, numbers: _write_numbers(digits, numbers)
+@_instructions(write_numbers, types.void, None, None)
+def _write_numbers(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    arrays = _Arrays(context, builder, signature, args)
+    for word in range(SET_WORDS):
+        total = _bytes(0)
+        for digit in range(_DIGITS):
+            rows = arrays.load(0, _WORD(digit * SET_WORDS + word), _WORD)
+            own = builder.bitcast(rows, _BITS)
+            own = builder.select(own, _bytes(1 << digit), _bytes(0))
+            total = builder.or_(total, own)
+        arrays.store(total, 1, _WORD(word * _WORD_BITS))
+    return context.get_dummy_value()
 
 
 # Blocks of bins
@@ -275,56 +230,40 @@ def _interleaved(begin: int) -> Any:
     )
 
 
-@intrinsic
-def _turn_bins(typingctx, bins, rows, begin, width, column, by_column, first):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature, args)
-        target = context.make_array(signature.args[5])(context, builder, args[5])
-        stride = builder.extract_value(target.strides, 0)
-        halves = []
-        for i in range(TURNED_ROWS):
-            number = builder.add(args[2], _WORD(i))
-            row = builder.zext(arrays.load(1, number, ir.IntType(32)), _WORD)
-            start = builder.add(builder.mul(row, args[3]), args[4])
-            halves.append(arrays.load(0, start, _HALF))
-        # Each lane has bytes of 16 rows. An interleaving moves the highest bit of the
-        # number of a row to the lowest of the place in it, and that of the place to
-        # the lowest of the row: after four the rows are columns.
-        both, low, high = (
-            _shuffle([*range(2 * _LANE)]),
-            _interleaved(0),
-            _interleaved(8),
-        )
-        block = [
-            builder.shuffle_vector(halves[i], halves[i + _LANE], both)
-            for i in range(_LANE)
-        ]
-        for _ in range(4):
-            block = [
-                builder.shuffle_vector(block[i], block[i + _LANE // 2], half)
-                for i in range(_LANE // 2)
-                for half in (low, high)
-            ]
-        for i in range(TURNED_COLUMNS):
-            own = builder.mul(builder.add(args[6], _WORD(i)), stride)
-            arrays.store(block[i], 5, builder.add(own, args[2]))
-        return context.get_dummy_value()
-
-    uint64 = types.uint64
-    return types.void(bins, rows, uint64, uint64, uint64, by_column, uint64), generate
-
-
-@overload(turn_bins)
-def _overload_turn_bins(bins, rows, begin, width, column, by_column, first):  # type: ignore[no-untyped-def]
-    return lambda bins, rows, begin, width, column, by_column, first: _turn_bins(
-        bins,
-        rows,
-        np.uint64(begin),
-        np.uint64(width),
-        np.uint64(column),
-        by_column,
-        np.uint64(first),
+@_instructions(
+    turn_bins, types.void, None, None, _uint64, _uint64, _uint64, None, _uint64
+)
+def _turn_bins(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    arrays = _Arrays(context, builder, signature, args)
+    target = context.make_array(signature.args[5])(context, builder, args[5])
+    stride = builder.extract_value(target.strides, 0)
+    halves = []
+    for i in range(TURNED_ROWS):
+        number = builder.add(args[2], _WORD(i))
+        row = builder.zext(arrays.load(1, number, ir.IntType(32)), _WORD)
+        start = builder.add(builder.mul(row, args[3]), args[4])
+        halves.append(arrays.load(0, start, _HALF))
+    # Each lane has bytes of 16 rows. An interleaving moves the highest bit of the
+    # number of a row to the lowest of the place in it, and that of the place to
+    # the lowest of the row: after four the rows are columns.
+    both, low, high = (
+        _shuffle([*range(2 * _LANE)]),
+        _interleaved(0),
+        _interleaved(8),
     )
+    block = [
+        builder.shuffle_vector(halves[i], halves[i + _LANE], both) for i in range(_LANE)
+    ]
+    for _ in range(4):
+        block = [
+            builder.shuffle_vector(block[i], block[i + _LANE // 2], half)
+            for i in range(_LANE // 2)
+            for half in (low, high)
+        ]
+    for i in range(TURNED_COLUMNS):
+        own = builder.mul(builder.add(args[6], _WORD(i)), stride)
+        arrays.store(block[i], 5, builder.add(own, args[2]))
+    return context.get_dummy_value()
 
 
 # Scores of cuts
@@ -394,114 +333,66 @@ def _are_at_least(builder: Any, left: Any, right: Any, least: Any) -> Any:
     return builder.and_(*both)
 
 
-@intrinsic
-def _score_packed_cuts(typingctx, sums, count, extra, total, least, ridge, scores):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature, args)
-        extra, least = _splat(builder, args[2]), _splat(builder, args[4])
-        total_g = _splat(builder, builder.trunc(builder.lshr(args[3], _WORD(32)), _INT))
-        total_h = _splat(builder, builder.trunc(args[3], _INT))
-        unknown = ir.Constant(_HALVES, ir.Undefined)
+@_instructions(
+    score_packed_cuts,
+    _float32,
+    None,
+    _int64,
+    _int64,
+    _int64,
+    types.uint32,
+    _float32,
+    None,
+)
+def _score_packed_cuts(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    arrays = _Arrays(context, builder, signature, args)
+    extra, least = _splat(builder, args[2]), _splat(builder, args[4])
+    total_g = _splat(builder, builder.trunc(builder.lshr(args[3], _WORD(32)), _INT))
+    total_h = _splat(builder, builder.trunc(args[3], _INT))
+    unknown = ir.Constant(_HALVES, ir.Undefined)
 
-        def load(builder: Any, cut: Any) -> tuple[Any, ...]:
-            left = builder.add(arrays.load(0, cut, _WORDS), extra)
-            left = builder.bitcast(left, _HALVES)
-            # The low halves come first: no machine of ours is big-endian.
-            left_h, left_g = (
-                builder.shuffle_vector(
-                    left, unknown, _shuffle(list(range(half, 2 * LANES, 2)))
-                )
-                for half in range(2)
+    def load(builder: Any, cut: Any) -> tuple[Any, ...]:
+        left = builder.add(arrays.load(0, cut, _WORDS), extra)
+        left = builder.bitcast(left, _HALVES)
+        # The low halves come first: no machine of ours is big-endian.
+        left_h, left_g = (
+            builder.shuffle_vector(
+                left, unknown, _shuffle(list(range(half, 2 * LANES, 2)))
             )
-            right_g, right_h = (
-                builder.sub(own, left)
-                for own, left in ((total_g, left_g), (total_h, left_h))
-            )
-            return (
-                builder.sitofp(left_g, _FLOATS),
-                builder.uitofp(left_h, _FLOATS),
-                builder.sitofp(right_g, _FLOATS),
-                builder.uitofp(right_h, _FLOATS),
-                _are_at_least(builder, left_h, right_h, least),
-            )
-
-        return _score_lanes(builder, arrays, 6, args[1], args[5], load)
-
-    int64, float32 = types.int64, types.float32
-    numbers = int64, int64, int64, types.uint32, float32
-    return float32(sums, *numbers, scores), generate
-
-
-@intrinsic
-def _score_wide_cuts(  # type: ignore[no-untyped-def]
-    typingctx,
-    sums_g,
-    sums_h,
-    count,
-    extra_g,
-    extra_h,
-    total_g,
-    total_h,
-    least,
-    ridge,
-    scores,
-):
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature, args)
-        extra_g, extra_h, total_g, total_h, least = (
-            _splat(builder, own) for own in args[3:8]
+            for half in range(2)
+        )
+        right_g, right_h = (
+            builder.sub(own, left)
+            for own, left in ((total_g, left_g), (total_h, left_h))
+        )
+        return (
+            builder.sitofp(left_g, _FLOATS),
+            builder.uitofp(left_h, _FLOATS),
+            builder.sitofp(right_g, _FLOATS),
+            builder.uitofp(right_h, _FLOATS),
+            _are_at_least(builder, left_h, right_h, least),
         )
 
-        def load(builder: Any, cut: Any) -> tuple[Any, ...]:
-            left_g = builder.add(arrays.load(0, cut, _WORDS), extra_g)
-            left_h = builder.add(arrays.load(1, cut, _WORDS), extra_h)
-            right_g, right_h = (
-                builder.sub(total_g, left_g),
-                builder.sub(total_h, left_h),
-            )
-            floats = (
-                _exact_float(builder, own) for own in (left_g, left_h, right_g, right_h)
-            )
-            return *floats, _are_at_least(builder, left_h, right_h, least)
-
-        return _score_lanes(builder, arrays, 9, args[2], args[8], load)
-
-    int64, float32 = types.int64, types.float32
-    numbers = [int64] * 6
-    return float32(sums_g, sums_h, *numbers, float32, scores), generate
+    return _score_lanes(builder, arrays, 6, args[1], args[5], load)
 
 
-@overload(score_packed_cuts)
-def _overload_score_packed_cuts(sums, count, extra, total, least, ridge, scores):  # type: ignore[no-untyped-def]
-    return lambda sums, count, extra, total, least, ridge, scores: _score_packed_cuts(
-        sums,
-        np.int64(count),
-        np.int64(extra),
-        np.int64(total),
-        np.uint32(least),
-        np.float32(ridge),
-        scores,
+@_instructions(score_wide_cuts, _float32, None, None, *[_int64] * 6, _float32, None)
+def _score_wide_cuts(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    arrays = _Arrays(context, builder, signature, args)
+    extra_g, extra_h, total_g, total_h, least = (
+        _splat(builder, own) for own in args[3:8]
     )
 
-
-@overload(score_wide_cuts)
-def _overload_score_wide_cuts(  # type: ignore[no-untyped-def]
-    sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, least, ridge, scores
-):
-    def score(  # type: ignore[no-untyped-def]
-        sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, least, ridge, scores
-    ):
-        return _score_wide_cuts(
-            sums_g,
-            sums_h,
-            np.int64(count),
-            np.int64(extra_g),
-            np.int64(extra_h),
-            np.int64(total_g),
-            np.int64(total_h),
-            np.int64(least),
-            np.float32(ridge),
-            scores,
+    def load(builder: Any, cut: Any) -> tuple[Any, ...]:
+        left_g = builder.add(arrays.load(0, cut, _WORDS), extra_g)
+        left_h = builder.add(arrays.load(1, cut, _WORDS), extra_h)
+        right_g, right_h = (
+            builder.sub(total_g, left_g),
+            builder.sub(total_h, left_h),
         )
+        floats = (
+            _exact_float(builder, own) for own in (left_g, left_h, right_g, right_h)
+        )
+        return *floats, _are_at_least(builder, left_h, right_h, least)
 
-    return score
+    return _score_lanes(builder, arrays, 9, args[2], args[8], load)

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite.ir import Constant, IRBuilder
+from llvmlite.ir.instructions import Ret
 from numba import types
 from numba.core import cgutils, ir
+from numba.core.callconv import CPUCallConv
 from numba.core.lowering import Lower
 from numba.np.arrayobj import load_item, store_item
 
-__all__ = ["KernelLower"]
+__all__ = ["CalleeLower", "KernelLower", "call_callee"]
 
 
 class KernelLower(Lower):
@@ -43,9 +46,12 @@ class KernelLower(Lower):
         if expr.op == "static_getitem" and expr.index_var is not None:
             if self._is_short(resty, expr.value, expr.index_var):
                 return self._get(resty, expr.value, expr.index_var)
-        elif expr.op == "getattr" and expr.attr in ("shape", "size"):
+        elif expr.op == "getattr" and expr.attr in ("shape", "size", "itemsize"):
             array_type = self.typeof(expr.value.name)
             if isinstance(array_type, types.Array):
+                if expr.attr == "itemsize":
+                    size = _size(self.context, array_type)
+                    return self.context.get_constant(types.intp, size)
                 field = {"shape": "shape", "size": "nitems"}[expr.attr]
                 return self._field(expr.value, field)
         return super().lower_expr(resty, expr)
@@ -223,6 +229,103 @@ class KernelLower(Lower):
         return self._array(
             new, builder.bitcast(field("data"), pointer), lengths, strides
         )
+
+
+class _WholeArguments:
+    """Passes each argument as one value."""
+
+    def __init__(self, argument_types: list[Any]) -> None:
+        self.argument_types = argument_types
+
+    def as_arguments(self, builder: Any, values: Any) -> Any:
+        """Return what a call passes."""
+        return values
+
+    def from_arguments(self, builder: Any, values: Any) -> Any:
+        """Return the arguments in the function."""
+        return values
+
+    def assign_names(self, values: Any, names: Any) -> None:
+        """Leave the arguments without names."""
+
+
+class _CalleeConvention(CPUCallConv):
+    """How kernels call each other: Numba's way, but for whole arguments.
+
+    Numba passes each word of an array and of a tuple of arrays, so that half of all
+    instructions would take tuples apart and put them together.
+    """
+
+    def _get_arg_packer(self, argtypes: Any) -> _WholeArguments:
+        return _WholeArguments([self.context.get_value_type(each) for each in argtypes])
+
+    def declare(self, module: Any, description: Any) -> Any:
+        """Return the function of a description in a module."""
+        function = cgutils.get_or_insert_function(
+            module,
+            self.get_function_type(description.restype, description.argtypes),
+            description.mangled_name,
+        )
+        self.decorate_function(function, description.args, description.argtypes)
+        if description.inline:
+            function.attributes.add("alwaysinline")
+        return function
+
+
+class CalleeLower(KernelLower):
+    """Writes the instructions of a kernel that kernels call."""
+
+    @property
+    def call_conv(self) -> _CalleeConvention:
+        """How it is called; see Numba's attribute."""
+        return _CalleeConvention(self.context)
+
+    def setup_function(self, fndesc: Any) -> None:
+        """Begin the function; see Numba's method."""
+        self.function = self.call_conv.declare(self.module, fndesc)
+        self.entry_block = self.function.append_basic_block("entry")
+        self.builder = IRBuilder(self.entry_block)
+        self.call_helper = self.call_conv.init_call_helper(self.builder)
+
+    def lower_normal_function(self, fndesc: Any) -> None:
+        """Write the function, and note whether it raises; see Numba's method."""
+        super().lower_normal_function(fndesc)
+        ends = [block.terminator for block in self.function.blocks]
+        codes = [end.return_value for end in ends if isinstance(end, Ret)]
+        self.metadata["raises"] = not all(
+            isinstance(code, Constant) and code.constant == 0 for code in codes
+        )
+
+
+def call_callee(
+    context: Any,
+    builder: Any,
+    description: Any,
+    args: Any,
+    raises: bool,
+    place: Any = None,
+) -> Any:
+    """Return the result of a kernel that a kernel calls.
+
+    `place` returns its address, if it is not in the same module.
+    """
+    convention = _CalleeConvention(context)
+    function = convention.declare(builder.module, description)
+    if place is not None:
+        function = place(function)
+    types_of_call = description.restype, description.argtypes
+    if raises:
+        status, result = convention.call_function(
+            builder, function, *types_of_call, args
+        )
+        with cgutils.if_unlikely(builder, status.is_error):
+            context.call_conv.return_status_propagate(builder, status)
+        return result
+    result, error = convention.get_function_type(*types_of_call).args[:2]
+    returned = cgutils.alloca_once(builder, result.pointee, zfill=True)
+    builder.call(function, [returned, Constant(error, None), *args])
+    value = builder.load(returned)
+    return context.get_returned_value(builder, description.restype, value)
 
 
 def _size(context: Any, array_type: Any) -> int:

@@ -24,7 +24,7 @@ import numpy as np
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, threads_for
 
-__all__ = ["Team", "give_back_team", "lease", "take_team"]
+__all__ = ["ALONE", "Team", "give_back_team", "lease", "take_team"]
 
 #: Seconds between two checks for finished threads after an interrupt.
 _PATIENCE = 0.02
@@ -146,7 +146,7 @@ class _Alone(Team):
         kernel(0, 1, np.zeros(SYNC_SIZE, np.int64), *args)
 
 
-_ALONE = _Alone()
+ALONE = _Alone()
 
 _idle: dict[int, list[Team]] = {}
 #: Reentrant: the garbage collector may return a team while its thread takes another.
@@ -194,7 +194,7 @@ class lease:  # noqa: N801, a context manager named as a verb
         self._is_shared = cells is None or threads_for(2, cells) > 1
 
     def __enter__(self) -> Team:
-        self._team = take_team(self._size) if self._is_shared else _ALONE
+        self._team = take_team(self._size) if self._is_shared else ALONE
         return self._team
 
     def __exit__(self, *_: object) -> None:

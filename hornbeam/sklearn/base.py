@@ -151,11 +151,12 @@ class ModelEstimator(BaseEstimator):
 
     def get_booster(self) -> Booster:
         """Return the trained booster."""
-        if not self.__sklearn_is_fitted__():
+        try:
+            return self._booster
+        except AttributeError:
             raise NotFittedError(
                 f"this {type(self).__name__} is not fitted yet; call fit first"
-            )
-        return self._booster
+            ) from None
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_booster")
@@ -170,12 +171,10 @@ class ModelEstimator(BaseEstimator):
     ) -> npt.NDArray[np.float32]:
         """Return the booster's predictions, ``"value"`` or ``"margin"``."""
         booster = self.get_booster()
-        if iteration_range is None:
-            iteration_range = booster.rounds_to_best()
         try:
             return booster.inplace_predict(
                 self._validate_features(X, reset=False) if validate_features else X,
-                iteration_range=iteration_range,
+                iteration_range=booster.rounds_to_best(iteration_range),
                 predict_type=predict_type,
                 missing=self.missing,
                 validate_features=False,
@@ -189,9 +188,7 @@ class ModelEstimator(BaseEstimator):
         self, iteration_range: IterationRange | None
     ) -> IterationRange:
         """Return the rounds to predict with; by default up to the best iteration."""
-        if iteration_range is not None:
-            return iteration_range
-        return self.get_booster().rounds_to_best()
+        return self.get_booster().rounds_to_best(iteration_range)
 
     @short_traceback
     def apply(
