@@ -34,6 +34,8 @@ _ESTIMATORS = {
     "hornbeam": "hornbeam.Hornbeam",
     "hornbeam-none": "hornbeam.Hornbeam",
     "hornbeam-best": "hornbeam.Hornbeam",
+    "hornbeam-bags": "hornbeam.Hornbeam",
+    "hornbeam-none-bags": "hornbeam.Hornbeam",
     "xgboost": "xgboost.XGB",
     "lightgbm": "lightgbm.LGBM",
     "sklearn": "sklearn.ensemble.HistGradientBoosting",
@@ -46,6 +48,8 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "hornbeam": {"n_jobs": 1},
     "hornbeam-none": {"n_jobs": 1, "quality": None},
     "hornbeam-best": {"n_jobs": 1, "quality": "best"},
+    "hornbeam-bags": {"n_jobs": 1, "n_bags": 8},
+    "hornbeam-none-bags": {"n_jobs": 1, "quality": None, "n_bags": 8},
     "xgboost": {"n_jobs": 1, "enable_categorical": True},
     "lightgbm": {"n_jobs": 1, "verbosity": -1},
     "chimeraboost": {"thread_count": 1},
@@ -127,6 +131,17 @@ def measure(library: str, data: DataSet, rows: int | None) -> Run:
     }
 
 
+def chosen_sets(names: str) -> list[DataSet]:
+    """Return the sets of a half, ``choose`` or ``report``, ``all`` or those named."""
+    return [
+        data
+        for data in DATA_SETS
+        if names == "all"
+        or data.name in names.split(",")
+        or names == ("choose" if data.is_for_choosing else "report")
+    ]
+
+
 def losses(runs: list[Run], libraries: list[str]) -> tuple[list[str], np.ndarray]:
     """Return the sets that all libraries ran on, and losses (sets, libraries)."""
     by_set: dict[str, dict[str, float]] = {}
@@ -188,27 +203,27 @@ def main() -> None:
     """Measure the libraries on the sets, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", default="report", help="choose, report, all or names")
-    parser.add_argument("--libraries", nargs="+", choices=_ESTIMATORS)
+    parser.add_argument(
+        "--libraries",
+        nargs="+",
+        choices=_ESTIMATORS,
+        help="all but those with bags if not given",
+    )
     parser.add_argument("--rows", type=int, help="at most so many training rows")
     add_output_option(parser)
     arguments = parser.parse_args()
     machine = describe([*PACKAGES, "catboost", "chimeraboost"])
     console = Console()
     libraries = []
-    for library in arguments.libraries or _ESTIMATORS:
+    unbagged = [name for name in _ESTIMATORS if not name.endswith("-bags")]
+    for library in arguments.libraries or unbagged:
         try:
             estimator(library, "values")
         except ImportError:
             console.print(f"{library} is not installed")
             continue
         libraries.append(library)
-    sets = [
-        data
-        for data in DATA_SETS
-        if arguments.sets == "all"
-        or data.name in arguments.sets.split(",")
-        or arguments.sets == ("choose" if data.is_for_choosing else "report")
-    ]
+    sets = chosen_sets(arguments.sets)
     runs = []
     for task in ("values", "classes"):
         first = next((data for data in sets if data.task == task), None)

@@ -21,7 +21,6 @@ from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters
 
 __all__ = [
-    "MEASURED_STEP",
     "Candidate",
     "Objective",
     "Proposal",
@@ -46,7 +45,7 @@ _SCREENED_ROWS = 4000
 _MORE_ROUNDS = 1.1
 #: Rounds are measured after each further eighth of their number, of five at least.
 _MEASURED_PARTS = 8
-MEASURED_STEP = 5
+_MEASURED_STEP = 5
 #: A round is better than the best one if its score is so by more than this share: a
 #: thousand rounds that gain nothing that matters are not worth their time.
 _LEAST_GAIN = 5e-4
@@ -125,15 +124,22 @@ class Candidate:
         self.best_round = 0
         self._trial = trial
         all_params = {**trial.given, **params}
+        p = Parameters.resolve(all_params)
+        # Each fold has a seed of its own, for sampling.
+        by_fold = [
+            {**all_params, "seed": p.seed + number}
+            for number in range(len(trial.folds))
+        ]
         own = [
-            fold._replace(bst=Booster(all_params, [fold.dtrain])) for fold in folds
+            fold._replace(bst=Booster(fold_params, [fold.dtrain]))
+            for fold, fold_params in zip(folds, by_fold, strict=False)
         ] or [
-            new_fold(trial.data, *rows, all_params, recipe=recipe)
-            for rows in trial.folds
+            new_fold(trial.data, *rows, fold_params, recipe=recipe)
+            for rows, fold_params in zip(trial.folds, by_fold, strict=True)
         ]
         self._models = FoldModels(own, ("test",))
         if trial.obj is None and trial.custom_metric is None:
-            self._models.divide_threads(Parameters.resolve(all_params).nthread)
+            self._models.divide_threads(p.nthread)
 
     def variant(
         self,
@@ -147,7 +153,7 @@ class Candidate:
         params = {**self.params, **(params or {})}
         # The matrices of linear leaves have values, those of constant leaves only bins.
         is_same = params.get("leaf_model") == self.params.get("leaf_model")
-        folds = self._models.cvfolds if is_same and recipe is None else ()
+        folds = self.folds if is_same and recipe is None else ()
         recipe = recipe or self.recipe
         return Candidate(self._trial, params, recipe, margin, folds=folds)
 
@@ -165,26 +171,26 @@ class Candidate:
                 waits = min(patience, first_patience + self.best_round // _WAIT_PARTS)
             if self.rounds > self.best_round + waits:
                 break
-            self._add_round()
-            if self.rounds >= self._next_measure(patience) or self.rounds == max_rounds:
-                self._measure()
+            self._add_rounds(min(self._next_measure(patience), max_rounds))
+            self._measure()
 
     def race(self, rounds: int) -> None:
         """Add rounds up to this number, and measure the held-out rows only then."""
-        while self.rounds < rounds:
-            self._add_round()
+        self._add_rounds(rounds)
         self._measure()
 
-    def _add_round(self) -> None:
-        self._models.update(self._trial.data, self.rounds, self._trial.obj)
-        self.rounds += 1
+    def _add_rounds(self, rounds: int) -> None:
+        """Add rounds up to this number."""
+        more = rounds - self.rounds
+        self._models.update(self._trial.data, self.rounds, self._trial.obj, more)
+        self.rounds = rounds
 
     def _next_measure(self, patience: int) -> int:
         """Return after how many rounds the held-out rows are measured next."""
         if not self.scores:
             return 1
         measured = next(reversed(self.scores))
-        step = max(MEASURED_STEP, measured // _MEASURED_PARTS)
+        step = max(_MEASURED_STEP, measured // _MEASURED_PARTS)
         return measured + min(step, max(1, patience // 2))
 
     def _measure(self) -> None:
@@ -205,7 +211,7 @@ class Candidate:
     def gains(self) -> dict[str, float]:
         """Return the total gain of each feature that trees split on, by name."""
         gains: dict[str, float] = {}
-        for fold in self._models.cvfolds:
+        for fold in self.folds:
             scores = fold.bst.get_score(importance_type="total_gain")
             for name, gain in scores.items():
                 gains[name] = gains.get(name, 0.0) + float(gain)
@@ -224,7 +230,7 @@ class Candidate:
         most
             At most so many are returned; None instead of a recipe without any.
         """
-        fold, trial = self._models.cvfolds[0], self._trial
+        fold, trial = self.folds[0], self._trial
         rows = trial.folds[0][0]
         step = max(1, len(rows) // _SCREENED_ROWS)
         if trial.data.info.group_ptr is not None:
@@ -243,12 +249,20 @@ class Candidate:
         )
         return recipe._replace(formulas=tuple(ranked[:most])) if ranked else None
 
-    def average(self, nthread: int) -> Booster:
-        """Return the average of the models of all folds, up to about the best round."""
-        boosters = [fold.bst for fold in self._models.cvfolds]
+    @property
+    def folds(self) -> list[Fold]:
+        """The folds, with all rounds."""
+        return self._models.cvfolds
+
+    def boosters(self) -> list[Booster]:
+        """Return the models of all folds, with the rounds that suit their average."""
         rounds = round((self.best_round + 1) * _MORE_ROUNDS)
         rounds = min(rounds, self._models.num_boosted_rounds())
-        averaged = average([booster[:rounds] for booster in boosters])
+        return [fold.bst[:rounds] for fold in self.folds]
+
+    def average(self, nthread: int) -> Booster:
+        """Return the average of the models of all folds, up to about the best round."""
+        averaged = average(self.boosters())
         averaged.set_param("nthread", nthread)
         return averaged.reset()
 

@@ -6,28 +6,42 @@ of cross-validation of Parmanto, Munro and Doyle 1996). All bags share one set o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.auditions import Candidate, Trial
 from hornbeam.boosting.booster import Booster, average, split_average
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import EvalsLog, TrainingCallback
-from hornbeam.callbacks.base import CallbackContainer, mean_of
-from hornbeam.cross_validation import FoldModels, fold_rows, new_fold
+from hornbeam.callbacks.base import Score, mean_of
+from hornbeam.cross_validation import Fold, FoldModels, fold_rows, new_fold
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters
-from hornbeam.training import run_rounds
+from hornbeam.training import check_rounds, run_rounds
 
-__all__ = ["BAGS", "Bags", "bags_of", "shared_base_score", "train_bags"]
+__all__ = [
+    "BAGS",
+    "Bags",
+    "bags_of",
+    "check_n_bags",
+    "find_bags",
+    "shared_base_score",
+    "shortened",
+    "train_bags",
+]
 
 #: The attribute of a booster that holds its number of bags.
 BAGS = "hornbeam_bags"
+#: The rows of a bag, and those out of it.
+FoldRows: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
+#: The rounds of a bag, as a share of those of one model.
+_SHARE_OF_ROUNDS = 0.5
 
 
 class Bags(NamedTuple):
@@ -52,26 +66,6 @@ class Bags(NamedTuple):
     history: EvalsLog
 
 
-class _MeasuredContainer(CallbackContainer):
-    """Measures the first round and each `step`-th one after it.
-
-    In the rounds between, callbacks see the last values.
-    """
-
-    def __init__(self, *args: Any, step: int, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._step = step
-
-    def after_iteration(self, model: Booster, epoch: int, *data: Any) -> bool:
-        if epoch % self._step == 0:
-            return super().after_iteration(model, epoch, *data)
-        for scores in self.history.values():
-            for values in scores.values():
-                values.append(values[-1])
-        self.stopped |= self._ask_all(model, epoch)
-        return self.stopped
-
-
 def train_bags(
     params: Mapping[str, Any],
     dtrain: DMatrix,
@@ -83,7 +77,6 @@ def train_bags(
     custom_metric: MetricFunction | None = None,
     early_stopping_rounds: int | None = None,
     callbacks: Sequence[TrainingCallback] | None = None,
-    measured_step: int = 1,
 ) -> Bags:
     """Train a bag without each fold of rows, or of query groups.
 
@@ -92,7 +85,7 @@ def train_bags(
     Parameters
     ----------
     params, num_boost_round, obj, custom_metric
-        As for `train`.
+        As for `train`, of each bag.
     dtrain
         Training data.
     n_bags
@@ -104,23 +97,14 @@ def train_bags(
         bags, has not improved for this number of rounds.
     callbacks
         They see all bags at once, as those of `cv` see all folds.
-    measured_step
-        The rounds from one measurement of the out-of-bag rows to the next.
 
     Raises
     ------
     ParameterError
         If `n_bags` is not such a number, or the booster is linear.
     """
-    check_n_bags(n_bags, dtrain)
     p = Parameters.resolve(params)
-    if p.booster == "gblinear":
-        raise ParameterError(
-            "n_bags averages trees, and booster='gblinear' has none; leave one of them "
-            "out",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
-        )
-    folds = fold_rows(dtrain, n_bags, stratified, None, p.seed % 2**32, True)
+    folds = _folds(p, dtrain, n_bags, stratified)
     given = {**params, **shared_base_score(params, dtrain, obj)}
     is_measured = bool(early_stopping_rounds or callbacks)
     models = FoldModels(
@@ -128,10 +112,15 @@ def train_bags(
             new_fold(dtrain, *rows, {**given, "seed": p.seed + number})
             for number, rows in enumerate(folds)
         ],
-        ("test",) if is_measured else (),
+        ("test",),
     )
     if custom_metric is None and (obj is None or isinstance(obj, ScalarLoss)):
         models.divide_threads(p.nthread)
+    if not is_measured:
+        check_rounds(num_boost_round)
+        models.update(dtrain, 0, obj, num_boost_round)
+        boosters = [fold.bst for fold in models.cvfolds]
+        return _bags(boosters, models.cvfolds, folds, p, {})
     # FoldModels has the methods of a booster that callbacks use.
     best, log = run_rounds(
         cast(Booster, models),
@@ -144,25 +133,80 @@ def train_bags(
         verbose_eval=None,
         callbacks=callbacks,
         custom_metric=custom_metric,
-        container_type=partial(_MeasuredContainer, step=measured_step),
     )
     models = cast(FoldModels, best)
     rounds = models.num_boosted_rounds()
     if (best_iteration := models.attr("best_iteration")) is not None:
         rounds = int(best_iteration) + 1
     boosters = [fold.bst[:rounds] if rounds else fold.bst for fold in models.cvfolds]
-    return Bags(
-        _averaged(boosters, p),
-        *_out_of_bag(boosters, models, folds),
-        {
-            "oob": {
-                metric: [mean_of(score) for score in scores[:rounds]]
-                for metric, scores in log.history.get("test", {}).items()
-            }
-        }
-        if is_measured
-        else {},
-    )
+    scores: dict[str, list[Score]] = {
+        metric: [mean_of(score) for score in scores[:rounds]]
+        for metric, scores in log.history.get("test", {}).items()
+    }
+    return _bags(boosters, models.cvfolds, folds, p, {"oob": scores})
+
+
+def find_bags(
+    params: Mapping[str, Any],
+    dtrain: DMatrix,
+    max_rounds: int,
+    n_bags: int,
+    *,
+    first_patience: int,
+    patience: int,
+    stratified: bool = False,
+    obj: ObjectiveFunction | ScalarLoss | None = None,
+    custom_metric: MetricFunction | None = None,
+) -> Bags:
+    """Train bags as `train_bags` does, for the rounds that suit the rows out of bag.
+
+    Parameters
+    ----------
+    params, dtrain, n_bags, stratified, obj, custom_metric
+        As for `train_bags`.
+    max_rounds, first_patience, patience
+        As for `Candidate.train`.
+    """
+    p = Parameters.resolve(params)
+    folds = _folds(p, dtrain, n_bags, stratified)
+    given = {**params, **shared_base_score(params, dtrain, obj)}
+    found = Candidate(Trial(dtrain, folds, given, obj, custom_metric), {})
+    found.train(patience, max_rounds, first_patience)
+    boosters = found.boosters()
+    rounds = boosters[0].num_boosted_rounds()
+    history: list[Score] = []
+    for number in range(1, rounds + 1):
+        history.append(found.scores.get(number, history[-1] if history else math.nan))
+    return _bags(boosters, found.folds, folds, p, {"oob": {found.metric: history}})
+
+
+def shortened(params: Mapping[str, Any], rounds: int) -> tuple[dict[str, Any], int]:
+    """Return the parameters and rounds of bags for those of one model.
+
+    Their average needs less shrinkage than one model (Breiman 1996: it lowers the
+    variance), so they have half the rounds, at the rate that leaves the same share of
+    a residual: ``(1 - rate) ** rounds``.
+    """
+    check_rounds(rounds)
+    fewer = math.ceil(rounds * _SHARE_OF_ROUNDS)
+    rate = Parameters.resolve(params).learning_rate
+    if fewer > 0 and rate < 1.0:
+        rate = 1.0 - (1.0 - rate) ** (rounds / fewer)
+    return {**params, "learning_rate": rate}, fewer
+
+
+def _folds(
+    p: Parameters, dtrain: DMatrix, n_bags: int, stratified: bool
+) -> list[FoldRows]:
+    """Return the rows of each bag, and those out of it."""
+    check_n_bags(n_bags, dtrain)
+    if p.booster == "gblinear":
+        raise ParameterError(
+            "n_bags averages trees, and booster='gblinear' has none; leave one of them "
+            "out",
+            code=ErrorCode.UNSUPPORTED_COMBINATION,
+        )
+    return fold_rows(dtrain, n_bags, stratified, None, p.seed % 2**32, True)
 
 
 def check_n_bags(n_bags: Any, dtrain: DMatrix) -> None:
@@ -209,26 +253,24 @@ def bags_of(booster: Booster) -> list[Booster]:
     return [] if n_bags is None else split_average(booster, int(n_bags))
 
 
-def _averaged(boosters: Sequence[Booster], p: Parameters) -> Booster:
-    averaged = average(boosters)
-    averaged.set_param({"nthread": p.nthread, "seed": p.seed})
-    averaged.set_attr(**{BAGS: str(len(boosters))})
-    return averaged.reset()
-
-
-def _out_of_bag(
+def _bags(
     boosters: Sequence[Booster],
-    models: FoldModels,
-    folds: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]],
-) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """Return the bag that each row is out of, and its margins."""
+    matrices: Sequence[Fold],
+    folds: Sequence[FoldRows],
+    p: Parameters,
+    history: EvalsLog,
+) -> Bags:
+    """Return the bags of these boosters, each of which was trained without a fold."""
     by_bag = [
         booster.predict(fold.dtest, output_margin=True)
-        for booster, fold in zip(boosters, models.cvfolds, strict=True)
+        for booster, fold in zip(boosters, matrices, strict=True)
     ]
     rows = np.concatenate([test for _, test in folds])
     bag_of = np.empty(len(rows), np.intp)
     bag_of[rows] = np.repeat(np.arange(len(folds)), [len(part) for part in by_bag])
     margins = np.empty((len(rows), *by_bag[0].shape[1:]), by_bag[0].dtype)
     margins[rows] = np.concatenate(by_bag)
-    return bag_of, margins
+    averaged = average(boosters)
+    averaged.set_param({"nthread": p.nthread, "seed": p.seed})
+    averaged.set_attr(**{BAGS: str(len(boosters))})
+    return Bags(averaged.reset(), bag_of, margins, history)

@@ -97,6 +97,8 @@ class Quality(NamedTuple):
         The parameter, for constant leaves.
     linear_rate
         The same for linear leaves, which fit more in each tree.
+    bags_linear_rate
+        The same for linear leaves of bags, whose average needs less shrinkage.
     max_depths
         The depths of trees; of several the one with the best score is chosen.
     first_patience, patience
@@ -115,6 +117,7 @@ class Quality(NamedTuple):
 
     learning_rate: float
     linear_rate: float
+    bags_linear_rate: float
     max_depths: tuple[int, ...]
     first_patience: int
     patience: int
@@ -123,12 +126,20 @@ class Quality(NamedTuple):
     races: bool
     averages: bool
 
+    def waiting(self, patience: int | None) -> Quality:
+        """Return the same with the user's patience, if there is one."""
+        if not patience:
+            return self
+        return self._replace(first_patience=patience, patience=patience)
+
 
 QUALITIES = {
-    "fast": Quality(0.2, 0.2, (5,), 15, 15, 500, 0, races=False, averages=False),
-    "auto": Quality(0.15, 0.2, (5,), 10, 20, 1000, 600, races=True, averages=False),
+    "fast": Quality(0.2, 0.2, 0.3, (5,), 15, 15, 500, 0, races=False, averages=False),
+    "auto": Quality(
+        0.15, 0.2, 0.3, (5,), 10, 20, 1000, 600, races=True, averages=False
+    ),
     "best": Quality(
-        0.05, 0.05, (4, 6, 8), 60, 60, 4000, 10**9, races=True, averages=True
+        0.05, 0.05, 0.05, (4, 6, 8), 60, 60, 4000, 10**9, races=True, averages=True
     ),
 }
 
@@ -218,8 +229,9 @@ def choose(
     if reason is not None:
         return _told(p, without, quality, {"not_chosen": reason})
     preset = preset._replace(averages=preset.averages and may_average)
-    if patience:
-        preset = preset._replace(first_patience=patience, patience=patience)
+    if not finds_rounds:
+        preset = preset._replace(linear_rate=preset.bags_linear_rate)
+    preset = preset.waiting(patience)
     trees = p.num_parallel_tree
     if p.multi_output_columns(objective.n_outputs) == 0:
         trees *= objective.n_outputs

@@ -23,7 +23,7 @@ from hornbeam.lazy import extension
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 
-__all__ = ["check_training_data", "run_rounds", "train"]
+__all__ = ["check_rounds", "check_training_data", "run_rounds", "train"]
 
 
 def train(
@@ -187,16 +187,7 @@ custom_metric
     container_type
         The class of the callback container.
     """
-    if isinstance(num_boost_round, bool) or not isinstance(num_boost_round, Integral):
-        raise ParameterError(
-            f"num_boost_round must be an integer, not {num_boost_round!r}",
-            code=ErrorCode.INVALID_PARAMETER_TYPE,
-        )
-    if num_boost_round < 0:
-        raise ParameterError(
-            f"num_boost_round must be 0 or more, not {num_boost_round}",
-            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
-        )
+    check_rounds(num_boost_round)
     evals = list(evals or ())
     container = container_type(
         _all_callbacks(callbacks, verbose_eval, early_stopping_rounds, maximize),
@@ -225,6 +216,20 @@ custom_metric
         container.break_off()
         raise
     return booster, container
+
+
+def check_rounds(num_boost_round: Any) -> None:
+    """Raise a `ParameterError` unless this is a number of rounds."""
+    if isinstance(num_boost_round, bool) or not isinstance(num_boost_round, Integral):
+        raise ParameterError(
+            f"num_boost_round must be an integer, not {num_boost_round!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        )
+    if num_boost_round < 0:
+        raise ParameterError(
+            f"num_boost_round must be 0 or more, not {num_boost_round}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
 
 
 def _all_callbacks(

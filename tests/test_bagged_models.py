@@ -15,7 +15,8 @@ from sklearn.metrics import accuracy_score, r2_score
 
 import hornbeam
 from hornbeam import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
-from hornbeam.bagging import bags_of, train_bags
+from hornbeam.bagging import bags_of, shortened, train_bags
+from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EarlyStopping, LearningRateScheduler
 from hornbeam.errors import ParameterError
 
@@ -99,6 +100,51 @@ def test_bags_are_better_than_one_model_and_know_their_error(diabetes):
     assert abs(model.oob_score_ - scores[8]) < 0.12
     assert model.chosen_["held_out"] == "8 bags"
     assert model.chosen_["n_estimators"] == model.get_num_boosting_rounds()
+
+
+def grown_rows(monkeypatch, fit):
+    """Return the rows that all rounds of a fit are trained on."""
+    rows = []
+    update = Booster.update
+
+    def counting(self, dtrain, *args, **options):
+        rows.append(dtrain.num_row())
+        return update(self, dtrain, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Booster, "update", counting)
+        fit()
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"leaf_model": "linear"}, {"n_estimators": 60}, {"learning_rate": 0.1}],
+)
+def test_eight_bags_take_at_most_five_times_the_rounds_of_a_fit(
+    diabetes, monkeypatch, options
+):
+    X, y = diabetes
+    one, bags = (
+        grown_rows(
+            monkeypatch,
+            lambda n=n_bags: HornbeamRegressor(n_bags=n, **options).fit(X, y),
+        )
+        for n_bags in (None, 8)
+    )
+    assert 0 < bags.sum() <= 5 * one.sum()
+    assert len(bags) <= 5 * len(one)
+
+
+@pytest.mark.parametrize(("rate", "rounds"), [(0.3, 100), (0.1, 31), (0.02, 2)])
+def test_bags_fit_as_closely_as_one_model_in_half_of_its_rounds(rate, rounds):
+    params, fewer = shortened({"eta": rate, "max_depth": 2}, rounds)
+    assert fewer == -(-rounds // 2)
+    assert (1 - params["learning_rate"]) ** fewer == pytest.approx((1 - rate) ** rounds)
+    assert shortened({"learning_rate": 1.0}, 1) == ({"learning_rate": 1.0}, 1)
+    assert shortened({}, 0)[1] == 0
+    with pytest.raises(ParameterError, match="num_boost_round must be 0 or more"):
+        shortened({}, -1)
 
 
 def test_standard_errors_are_about_those_of_repeated_samples():

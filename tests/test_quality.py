@@ -176,9 +176,9 @@ def test_bags_find_their_rounds_without_a_training_of_the_folds(diabetes, monkey
     sizes = []
     update = FoldModels.update
 
-    def counting(self, *args, **options):
-        sizes.append(len(self.cvfolds))
-        update(self, *args, **options)
+    def counting(self, data, iteration, obj, rounds):
+        sizes.extend([len(self.cvfolds)] * rounds)
+        update(self, data, iteration, obj, rounds)
 
     monkeypatch.setattr(FoldModels, "update", counting)
     model = HornbeamRegressor(n_bags=3).fit(X, y)

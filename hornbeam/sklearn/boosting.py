@@ -13,8 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.auditions import MEASURED_STEP
-from hornbeam.bagging import Bags, train_bags
+from hornbeam.bagging import Bags, find_bags, shortened, train_bags
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog, OutOfBag, TrainingCallback
 from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
@@ -377,23 +376,35 @@ class BoostingEstimator(HeldOutEstimator):
         self, params: dict[str, Any], dtrain: Any, choice: Choice, plan: HeldOutPlan
     ) -> Bags:
         """Return the bags; where rounds are chosen, the rows out of bag decide."""
-        rounds, patience, step = choice.rounds, choice.patience, 1
-        if self.quality is not None and "n_estimators" in choice.chosen:
-            preset = QUALITIES[self.quality]
-            rounds = preset.max_rounds
-            patience = self.early_stopping_rounds or preset.patience
-            step = 1 if self.callbacks else min(MEASURED_STEP, patience)
+        options: dict[str, Any] = {
+            "stratified": self._is_stratified(dtrain),
+            "obj": self._custom_objective(),
+            "custom_metric": self._custom_metric(),
+        }
+        rounds, patience = choice.rounds, choice.patience
+        if self.quality is None or "n_estimators" not in choice.chosen:
+            params, rounds = shortened(params, rounds)
+        else:
+            preset = QUALITIES[self.quality].waiting(self.early_stopping_rounds)
+            rounds, patience = preset.max_rounds, preset.patience
+            if not self.callbacks:
+                return find_bags(
+                    params,
+                    dtrain,
+                    rounds,
+                    plan.n_bags,
+                    first_patience=preset.first_patience,
+                    patience=patience,
+                    **options,
+                )
         return train_bags(
             params,
             dtrain,
             rounds,
             plan.n_bags,
-            stratified=self._is_stratified(dtrain),
-            obj=self._custom_objective(),
-            custom_metric=self._custom_metric(),
             early_stopping_rounds=patience,
             callbacks=self.callbacks,
-            measured_step=step,
+            **options,
         )
 
     def _is_stratified(self, dtrain: Any) -> bool:

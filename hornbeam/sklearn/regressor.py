@@ -68,6 +68,8 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
     n_bags
         Train so many models, each without one fold of the rows (or query groups); the
         model is their average. See `oob_prediction_`, `oob_score_` and `predict_std`.
+        Of given rounds each bag has half, at a higher learning rate: 8 bags take about
+        four times as long as one model.
         None: one model, unless `conformal` or `calibration` need bags, which are 8.
     conformal
         Keep conformity scores for `predict_interval`, or a classifier's `predict_set`:

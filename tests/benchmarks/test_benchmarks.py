@@ -55,6 +55,7 @@ SCRIPTS = {
         *("--sets", "openintro/satgpa,ISLR/OJ", "--rows", "300"),
         *("--libraries", "hornbeam", "xgboost"),
     ],
+    "bags": ["--sets", "openintro/satgpa,ISLR/OJ", "--rows", "300", "--repeats", "1"],
     "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
     "picture": [
         *(
