@@ -107,8 +107,8 @@ class HornbeamRegressor(RegressorMixin, BoostingEstimator):
     0.21
     >>> with_intervals = HornbeamRegressor(conformal="cv+").fit(X_train, y_train)
     >>> with_intervals.predict_interval(X_test, coverage=0.9)[:2].round()
-    array([[159., 359.],
-           [146., 341.]])
+    array([[166., 365.],
+           [145., 343.]])
     """
 
     _conformal_methods = METHODS
