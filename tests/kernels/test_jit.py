@@ -70,7 +70,9 @@ def test_an_edited_formula_is_compiled_again(copy):
 @needs_compiler
 def test_kernels_compile_without_a_cache_folder(copy, tmp_path):
     # Files in place of folders: not even root can write there.
-    (copy / "kernels" / "__pycache__").write_text("")
+    cache = copy / "kernels" / "__pycache__"
+    shutil.rmtree(cache)
+    cache.write_text("")
     home = tmp_path / "home"
     home.write_text("")
     nowhere = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}

@@ -114,7 +114,9 @@ def check(name, sender, way, wrong, expected):
         return True
     for text in found:
         if isinstance(text, str):
-            assert "cannot go on: " in text, (way, wrong, found)
+            # The tracker may have ended before a process starts that comes late.
+            says = ("cannot go on: ", "there is no tracker at ")
+            assert any(one in text for one in says), (way, wrong, found)
         else:  # it was done before the other process was
             assert text[0] == expected
     return False
