@@ -33,8 +33,6 @@ WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py
 # compared for each level of the processor. Others that compile are marked jit.
 WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py digests.py \
 	docs.py docstrings.py parameter_names.py site.py),$(wildcard tests/test_*.py))
-# CPU levels that the wheel's binary is made for; empty: all, as a release needs.
-LEVELS ?=
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -121,7 +119,7 @@ test-all: test test-slow pure test-wheel  ## run every test, whole tables, and m
 
 .PHONY: wheel
 wheel: $(INSTALLED)  ## build dist/: the wheel with compiled kernels, that without, the sdist
-	HORNBEAM_LEVELS="$(LEVELS)" $(BIN)/python -m native.build build/wheel
+	$(BIN)/python -m native.build build/wheel
 	rm -rf dist
 	HORNBEAM_BINARY=$(CURDIR)/build/wheel/_native.abi3.so \
 		$(BIN)/python -m build --no-isolation --wheel
@@ -149,7 +147,7 @@ test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 	-@$(WHEEL_BIN)/python $(COMPILE_ALL) $(WHEEL_FOLDER)/venv/lib
 	! $(WHEEL_BIN)/python -c 'import numba' 2>/dev/null
 	cp -r tests docs examples *.md pyproject.toml $(WHEEL_FOLDER)  # and no sources
-	cd $(WHEEL_FOLDER) && printf '%s\n' $(or $(LEVELS),v2 v3 v4) | HORNBEAM_KERNELS=native \
+	cd $(WHEEL_FOLDER) && printf '%s\n' v2 v3 v4 | HORNBEAM_KERNELS=native \
 		xargs -P $(CORES) -I LEVEL env HORNBEAM_CPU_LEVEL=LEVEL \
 		$(WHEEL_BIN)/python tests/digests.py
 	cd $(WHEEL_FOLDER) && HORNBEAM_KERNELS=native $(WHEEL_BIN)/pytest --quiet \

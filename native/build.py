@@ -2,8 +2,7 @@
 
 Each signature is compiled in one of as many processes as there are cores. Objects are
 kept in a folder, by the digest of all that they are made from, so that a build makes
-what has changed. HORNBEAM_LEVELS names the CPU levels to compile for; by default all
-of the architecture.
+what has changed.
 """
 
 from __future__ import annotations
@@ -76,12 +75,8 @@ def _tools() -> str:
     return f"{numba.__version__} {llvmlite.__version__} {_levels()} {own}"
 
 
-@cache
-def _levels() -> dict[str, str]:
-    """Return LLVM's names of the levels by ours."""
-    known = LEVELS[platform.machine()]
-    wanted = os.environ.get("HORNBEAM_LEVELS", "").split() or known
-    return {level: known[level] for level in wanted}
+def _levels() -> tuple[str, ...]:
+    return LEVELS[platform.machine()]
 
 
 def build(target: Path, names: Collection[str] = ()) -> Path:
