@@ -57,7 +57,9 @@ class DenseRows(MemoryRows):
     def _begin(
         self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
     ) -> None:
-        self._builder.choose(features)
+        if self._builder.choose(features):
+            #: Of the tree.
+            self._columns = self._builder.columns(self._by_row, self._by_feature)
         self._partition.begin_tree(taken)
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -71,7 +73,7 @@ class DenseRows(MemoryRows):
         histograms: NDArray[np.int64],
     ) -> None:
         self._partition.move(self._by_feature)
-        build, rows, bins = self._builder.build, self._partition, self._columns()
+        build, rows, bins = self._builder.build, self._partition, self._columns
         columns = self._state.columns
         for number, column in enumerate(columns):
             own = histograms[number]
@@ -80,15 +82,11 @@ class DenseRows(MemoryRows):
             packed, wide = self._builder.unit_hessians(self.n_rows)
             build(rows, nodes, slots, histograms[-1], bins, packed, wide)
 
-    def _columns(self) -> BinColumns:
-        """Return the columns of the tree."""
-        return self._builder.columns(self._by_row, self._by_feature)
-
     def root(self, *, counts_rows: bool) -> TreeRoot:
         builder, column = self._builder, self._state.columns[0]
         rows = TreeRows(
             self._by_feature,
-            self._columns(),
+            self._columns,
             QuantisedGradients(column.packed, column.wide),
             self._partition.rows,
         )
@@ -187,10 +185,13 @@ class HistogramBuilder:
         self._lengths = np.zeros(2, np.int64)
         self._ones = np.empty(0, np.int64)
 
-    def choose(self, features: NDArray[np.uint64]) -> None:
-        """Use the columns of these features, and assign them to tasks."""
+    def choose(self, features: NDArray[np.uint64]) -> bool:
+        """Use the columns of these features, and assign them to tasks.
+
+        Returns whether they are others than before.
+        """
         if features is self._chosen or np.array_equal(features, self._chosen):
-            return
+            return False
         self._chosen = features
         columns = np.flatnonzero(np.bincount(self._column_of[features]))
         self._columns = columns.astype(np.uint64)
@@ -208,6 +209,7 @@ class HistogramBuilder:
         self.blocks = np.array(blocks)
         first = np.repeat(self.blocks[:-1], np.diff(self.blocks))
         self._starts = (ends - bins - (ends - bins)[first]).astype(np.uint64)
+        return True
 
     def build(
         self,

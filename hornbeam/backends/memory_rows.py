@@ -129,10 +129,8 @@ class MemoryRows(Rows):
         state = self._state
         state.set_tree(self._output(output), sample, leaf_scales)
         self._begin(features, state.draw_sample())
-        magnitudes = np.empty((len(scales), 2), np.int64)
-        for number, column in enumerate(state.columns):
-            magnitudes[number] = column.quantise(scales[number])
-        return magnitudes
+        found = [own.quantise(scales[k]) for k, own in enumerate(state.columns)]
+        return found[0][None] if len(found) == 1 else np.stack(found)
 
     @abstractmethod
     def _begin(

@@ -27,7 +27,6 @@ __all__ = [
     "QuantisationScales",
     "TreeScales",
     "choose_scales",
-    "packed_is_enough",
     "quantise_tree",
 ]
 
@@ -91,16 +90,18 @@ def choose_scales(largest: Floats, n_rows: int) -> QuantisationScales:
 
     Without NumPy, whose calls take longer than the few numbers of most trees.
     """
-    pairs = largest.tolist()
-    if not all(isfinite(g) and isfinite(h) for g, h in pairs):
-        raise DataError(
-            "a gradient or hessian is not a finite float32 number: labels, "
-            "weights or base margins are too large, or the learning rate makes "
-            "training diverge; scale the labels or weights down, or lower "
-            "learning_rate",
-            code=ErrorCode.FLOAT_OVERFLOW,
-        )
-    return _scales(tuple((frexp(g)[1], frexp(h)[1]) for g, h in pairs), n_rows)
+    exponents = []
+    for g, h in largest.tolist():
+        if not (isfinite(g) and isfinite(h)):
+            raise DataError(
+                "a gradient or hessian is not a finite float32 number: labels, "
+                "weights or base margins are too large, or the learning rate makes "
+                "training diverge; scale the labels or weights down, or lower "
+                "learning_rate",
+                code=ErrorCode.FLOAT_OVERFLOW,
+            )
+        exponents.append((frexp(g)[1], frexp(h)[1]))
+    return _scales(tuple(exponents), n_rows)
 
 
 @lru_cache(maxsize=64)
@@ -126,28 +127,21 @@ def _unit(exponent: int, bits: int) -> float:
     return ldexp(1.0, max(exponent - bits, _MIN_EXPONENT))
 
 
-def packed_is_enough(
-    largest: Floats,
-    least_hessians: Floats,
-    magnitudes: NDArray[np.int64],
-    n_rows: int,
-) -> list[bool]:
-    """Return for which columns histograms may be packed sums.
+def _packed_is_enough(
+    largest: list[float], least_hessian: float, magnitudes: list[int], n_rows: int
+) -> bool:
+    """Return whether the histograms of a column may be packed sums.
 
     `largest` are the largest |g| and |h|, `magnitudes` the sums of |g| and h in packed
-    units, both (columns, 2). Hessians of a custom objective may be negative, for which
-    the packed half has no sign.
+    units. Hessians of a custom objective may be negative, for which the packed half has
+    no sign.
     """
-    return [
-        least >= 0.0
-        and all(
-            (total - _OUTLIERS * most) / n_rows >= _MIN_MEAN_UNITS or value == 0.0
-            for value, total, most in zip(values, totals, _PACKED_RANGE, strict=True)
-        )
-        for values, least, totals in zip(
-            largest.tolist(), least_hessians.tolist(), magnitudes.tolist(), strict=True
-        )
-    ]
+    if least_hessian < 0.0:
+        return False
+    for value, total, most in zip(largest, magnitudes, _PACKED_RANGE, strict=True):
+        if (total - _OUTLIERS * most) / n_rows < _MIN_MEAN_UNITS and value != 0.0:
+            return False
+    return True
 
 
 def quantise_tree(
@@ -197,30 +191,28 @@ def quantise_tree(
         packed, largest = packed[-n_columns:], largest[-n_columns:]
         least = least[-n_columns:]
     magnitudes = quantise(sample, packed, wide)
-    is_packed = packed_is_enough(largest, least, magnitudes, n_counted)
-    histogram = packed
-    if not all(is_packed):
-        widen([column for column, own in enumerate(is_packed) if not own])
-        histogram = np.where(np.array(is_packed)[:, None], packed, wide[-n_columns:])
-    row_unit = 0
-    if is_packed[-1]:
-        most = largest[-1, 1].item() / packed[-1, 1].item()
-        row_unit = _row_unit(most, magnitudes[-1, 1].item(), n_rows)
     # By the expected size of a sample. Where all hessians are the same, its actual size
     # does not matter: the mean is not beyond the hessians.
     n_drawn: float = n_counted
     if sample is not None and not sample.by_gradient:
         n_drawn = max(1.0, sample.rate * n_rows)
-    mean = 0.0
-    for total, unit, lowest, most in zip(
-        magnitudes[:, 1].tolist(),
-        packed[:, 1].tolist(),
+    is_packed, row_unit, mean = [], 0, 0.0
+    for most, lowest, units, totals in zip(
+        largest.tolist(),
         least.tolist(),
-        largest[:, 1].tolist(),
+        packed.tolist(),
+        magnitudes.tolist(),
         strict=True,
     ):
-        mean += min(max(total * unit / n_drawn, lowest), most)
-    return TreeScales(histogram, wide, row_unit, mean)
+        is_packed.append(_packed_is_enough(most, lowest, totals, n_counted))
+        hessians = totals[1]
+        row_unit = _row_unit(most[1] / units[1], hessians, n_rows)
+        mean += min(max(hessians * units[1] / n_drawn, lowest), most[1])
+    if all(is_packed):
+        return TreeScales(packed, wide, row_unit, mean)
+    widen([column for column, own in enumerate(is_packed) if not own])
+    histogram = np.where(np.array(is_packed)[:, None], packed, wide[-n_columns:])
+    return TreeScales(histogram, wide, row_unit if is_packed[-1] else 0, mean)
 
 
 def _row_unit(largest: float, total: int, n_rows: int) -> int:

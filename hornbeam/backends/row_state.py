@@ -135,7 +135,7 @@ class GradientColumn:
             quantise,
             self._n_rows,
             *self._pair,
-            *(1.0 / scales),
+            *(1.0 / scales).tolist(),
             self.packed,
             magnitudes,
         )

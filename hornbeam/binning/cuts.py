@@ -99,14 +99,18 @@ class Cuts:
     pointers: Int64s
     values: Float64s
     minimums: Float64s
-    #: The minimum of each feature and then its cuts, and where its cuts begin here.
+    #: The minimum of each feature and then its cuts, the same rounded to float32, and
+    #: where the cuts of each feature begin here.
     _thresholds: Float64s = field(init=False, repr=False, compare=False)
+    _rounded: Float64s = field(init=False, repr=False, compare=False)
     _starts: Int64s = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         begins = self.pointers[:-1]
         thresholds = np.insert(self.values, begins, self.minimums)
+        rounded = nearest(thresholds, np.float32).astype(np.float64)
         object.__setattr__(self, "_thresholds", thresholds)
+        object.__setattr__(self, "_rounded", rounded)
         object.__setattr__(self, "_starts", begins + np.arange(begins.size) + 1)
 
     @classmethod
@@ -145,13 +149,14 @@ class Cuts:
             for feature, minimum in enumerate(self.minimums)
         ]
 
-    def thresholds(self, splits: npt.NDArray[Any]) -> Float64s:
+    def thresholds(self, splits: npt.NDArray[Any], rounded: bool = False) -> Float64s:
         """Return the threshold of each split: smaller values go left.
 
-        `splits` has shape (splits,) and dtype `SPLIT_DTYPE`.
+        `splits` has shape (splits,) and dtype `SPLIT_DTYPE`. If the model rounds
+        features to float32, it needs the values of cuts `rounded` alike.
         """
         last_bins = self._starts.take(splits["feature"]) + splits["bin"]
-        return self._thresholds.take(last_bins)
+        return (self._rounded if rounded else self._thresholds).take(last_bins)
 
     def lower_ends(self, feature: int) -> Float64s:
         """Return the lower end of each bin of a feature, then NaN for missing."""

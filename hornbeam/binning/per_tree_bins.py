@@ -82,9 +82,9 @@ class PerTreeCuts:
             for feature in np.flatnonzero(self._is_categorical).tolist()
         }
 
-    def thresholds(self, splits: NDArray[Any]) -> Float64s:
-        """Return the threshold of each split; `splits` has dtype `SPLIT_DTYPE`."""
-        return self.cuts.thresholds(splits)
+    def thresholds(self, splits: NDArray[Any], rounded: bool = False) -> Float64s:
+        """Return the thresholds of splits, as `Cuts.thresholds` does."""
+        return self.cuts.thresholds(splits, rounded)
 
     def make_bins(self, hessians: Float64s) -> DenseBins | SparseBins:
         """Cut the columns at quantiles weighted by `hessians`; return their bins."""

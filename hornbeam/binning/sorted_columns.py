@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hornbeam.binning.cuts import are_float32
 from hornbeam.binning.layout import SortedColumns
 from hornbeam.binning.threads import in_threads
+from hornbeam.data.floats import nearest
 from hornbeam.data.row_blocks import column_entries
 from hornbeam.data.table import Table
 from hornbeam.kernels.sort import sort_floats
@@ -67,12 +68,14 @@ class ColumnBlocks:
             found[i] = np.searchsorted(values, threshold) - 1
         return found
 
-    def thresholds(self, splits: NDArray[Any]) -> NDArray[np.float64]:
+    def thresholds(
+        self, splits: NDArray[Any], rounded: bool = False
+    ) -> NDArray[np.float64]:
         """Return the threshold of each split: smaller values go left.
 
         It is the middle between two values of the node, rounded to their dtype. If all
         values of the node go to one side, it lies beyond them. `splits` has shape
-        (splits,) and dtype `SPLIT_DTYPE`.
+        (splits,) and dtype `SPLIT_DTYPE`; `rounded` means to float32.
         """
         if self.values.size == 0:  # no entries, so no splits
             return np.full(splits.size, np.nan)
@@ -82,7 +85,10 @@ class ColumnBlocks:
         high = self.values[begin + np.maximum(following, 0)]
         below = high - (np.abs(high) + high.dtype.type(_MARGIN))
         found = np.where(last < 0, below, between(low, high))
-        return np.where(following < 0, beyond(low), found).astype(np.float64)
+        middle = np.where(following < 0, beyond(low), found)
+        if rounded:
+            middle = nearest(middle, np.float32)
+        return middle.astype(np.float64)
 
 
 def between(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:

@@ -25,9 +25,9 @@ from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.linear_leaves import LinearLeaves
 from hornbeam.boosting.margin_cache import MarginCache, TrainingData, TrainingMargins
 from hornbeam.boosting.predictor import Predictor
-from hornbeam.data.floats import nearest
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.forest.layout import weighted_leaf_values
+from hornbeam.forest.model import unit_weights
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
 from hornbeam.growth.grower import LeafConstants, LeafRegression, grow_tree
@@ -178,11 +178,6 @@ class TreeRound(Round):
         for output in range(model.n_outputs if columns == 0 else 1):
             for _ in range(p.num_parallel_tree):
                 tree = self._grow_tree(output, constants, regression)
-                if not model.exact_features:
-                    # The model rounds features to float32, and so the value that a
-                    # threshold was taken from.
-                    single = nearest(tree.threshold, np.float32)
-                    tree.threshold = single.astype(np.float64)
                 self._trees.append(tree)
                 self._outputs.append(output)
 
@@ -217,6 +212,7 @@ class TreeRound(Round):
             self._margin_values(),
             constants,
             regression,
+            rounded=not model.exact_features,
         )
 
     def _margin_values(self) -> Callable[[Values], Values] | None:
@@ -234,7 +230,7 @@ class TreeRound(Round):
 
     def _weights(self) -> NDArray[np.float32]:
         """Return the weights of the new trees."""
-        return np.ones(len(self._trees), np.float32)
+        return unit_weights(len(self._trees))
 
     def update_margins(self) -> None:
         # The backend has added the leaf values of each tree as it was grown.

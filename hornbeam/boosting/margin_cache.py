@@ -255,7 +255,7 @@ class TrainingMargins(CachedMargins):
         super().__init__(learner, predictor, data, weights, scale)
         parameters = learner.params
         self.cuts, self.targets = features.cuts, targets
-        self._fields, self.row_weights = data.info.fields(), data.row_weights
+        self._fields, self.row_weights = _fields_of(data), data.row_weights
         self._params, self._made_with = parameters, _backend_parameters(parameters)
         self.backend = self._create_backend(features, np.ascontiguousarray(margins.T))
 
@@ -291,14 +291,10 @@ class TrainingMargins(CachedMargins):
 
         And whether it has targets if the objective is `by_row` and needs them.
         """
-        fields = data.info.fields()
         return (
             self.weights.size == len(self._learner.model.trees)
-            and self._fields.keys() == fields.keys()
-            and all(self._fields[name] is fields[name] for name in fields)
-            and self.row_weights is data.row_weights
+            and self._fields == _fields_of(data)
             and (self.targets is not None or not by_row)
-            and self.starts_from(data.base_margin)
             and self._is_made_with(self._learner.params)
         )
 
@@ -331,6 +327,11 @@ class TrainingMargins(CachedMargins):
 
     def close(self) -> None:
         self.backend.close()
+
+
+def _fields_of(data: DMatrix) -> tuple[MetaInfo, int]:
+    """Return what tells whether a field of the meta info was set since."""
+    return data.info, data.info.revision
 
 
 def _backend_parameters(p: Parameters) -> tuple[Any, ...]:

@@ -37,6 +37,8 @@ class MetaInfo:
         self.group_ptr: Integers | None = None
         #: Weight of each row, also if weights of groups were set, (rows,); or None.
         self.row_weights: Floats | None = None
+        #: How often fields were set.
+        self.revision = 0
         #: What random draws of each row depend on, (rows,); None: on its place.
         self.row_key: npt.NDArray[np.uint64] | None = None
         self._values: dict[str, Floats] = {}
@@ -113,6 +115,7 @@ class MetaInfo:
             self.row_weights = self._by_row(weights, pointers)
         self._values, self.group_ptr = values, pointers
         self._by_key = None
+        self.revision += 1
 
     def _pointers(self, given: Mapping[str, Any]) -> Integers | None:
         """Return where groups begin, from group, qid or group_ptr."""

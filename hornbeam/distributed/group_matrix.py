@@ -144,9 +144,9 @@ class OwnRows(BinnedRows):
         assert self.binned is not None
         return self.binned
 
-    def thresholds(self, splits: NDArray[Any]) -> Floats:
+    def thresholds(self, splits: NDArray[Any], rounded: bool = False) -> Floats:
         """Return the thresholds of splits, by the present cuts (`Cuts.thresholds`)."""
-        return self.own_bins.cuts.thresholds(splits)
+        return self.own_bins.cuts.thresholds(splits, rounded)
 
     def bin_all(
         self,

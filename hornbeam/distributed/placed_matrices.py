@@ -292,9 +292,9 @@ class ClusterTraining(PlacedMatrix):
         self._has_tree_bins = True
         return layout
 
-    def thresholds(self, splits: NDArray[Any]) -> Floats:
+    def thresholds(self, splits: NDArray[Any], rounded: bool = False) -> Floats:
         """Return the thresholds of splits, as `Cuts.thresholds` does."""
-        return self.bins.cuts.thresholds(splits)
+        return self.bins.cuts.thresholds(splits, rounded)
 
     # Recovery
 

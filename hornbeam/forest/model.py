@@ -22,7 +22,11 @@ __all__ = [
     "LinearModel",
     "Model",
     "merge_models",
+    "unit_weights",
 ]
+
+_UNITS = np.ones(4096, np.float32)
+_UNITS.flags.writeable = False
 
 # Attributes that are wrong for a subset of the rounds.
 _ROUND_ATTRIBUTES = ("best_iteration", "best_score")
@@ -148,7 +152,7 @@ class Model:
     def weights(self) -> NDArray[np.float32]:
         """(trees,): the factor on the leaf values of each tree, 1 without DART."""
         if self.tree_weights is None:
-            return np.ones(len(self.trees), np.float32)
+            return unit_weights(len(self.trees))
         return self.tree_weights
 
     @property
@@ -337,6 +341,11 @@ _EQUAL_FIELDS = {
     "exact_features": "train them on columns of the same precision",
     "unseen_missing": "train them with the same unseen",
 }
+
+
+def unit_weights(trees: int) -> NDArray[np.float32]:
+    """Return the weights of trees without DART, (trees,), all 1; read-only."""
+    return _UNITS[:trees] if trees <= _UNITS.size else np.ones(trees, np.float32)
 
 
 def merge_models(models: Sequence[Model]) -> Model:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.interface import (
     Backend,
     Constraints,
+    GrownTree,
     GrowthLimits,
     RowSample,
     SplitParams,
@@ -22,7 +23,7 @@ from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import ConstrainedBackend, bounds_in
 from hornbeam.growth.lossguide import grow_lossguide
 from hornbeam.growth.symmetric import grow_symmetric
-from hornbeam.growth.tree_builder import TreeBuilder, prune
+from hornbeam.growth.tree_builder import TreeBuilder, categories_of, prune
 from hornbeam.kernels.leaves import NodeColumns, weigh_nodes, write_nodes
 from hornbeam.kernels.symmetric_tree import inherit_weights
 
@@ -48,10 +49,13 @@ _NO_BOUNDS = np.empty((0, 2))
 class Thresholds(Protocol):
     """Maps bins to the values of features."""
 
-    def thresholds(self, splits: NDArray[Any]) -> NDArray[np.float64]:
+    def thresholds(
+        self, splits: NDArray[Any], rounded: bool = False
+    ) -> NDArray[np.float64]:
         """Return the thresholds of (splits,) `SPLIT_DTYPE`: lower values go left.
 
-        Those of leaves and of splits by category mean nothing.
+        Those of leaves and of splits by category mean nothing. If the model rounds
+        features to float32, the thresholds have to be `rounded` alike.
         """
 
 
@@ -68,12 +72,14 @@ def grow_tree(
     contributions: Callable[[Values], Values] | None = None,
     constants: LeafConstants | None = None,
     regression: LeafRegression | None = None,
+    rounded: bool = False,
 ) -> Tree:
     """Return a new tree for one output, and add its values to the margins.
 
     If there are `contributions`, they map the leaf values to those that are added.
     Leaf weights are the `constants` if there are any, otherwise Newton steps. With a
-    `regression` leaves are linear.
+    `regression` leaves are linear. Thresholds are `rounded` to float32 where the model
+    rounds features.
 
     Splits are found as in XGBoost (Chen and Guestrin 2016, algorithm 1 on the cuts of
     the histograms); leaf weights come from wide sums, which are more precise than
@@ -87,9 +93,7 @@ def grow_tree(
         weighs = False  # weights have bounds
     rate = learning_rate if weighs else None
     grown = backend.grow(limits, columns.draws, rate, constraints)
-    if grown is not None and grown.columns is not None:
-        tree, new, is_beyond = TreeBuilder.of(grown), grown.columns, grown.is_beyond
-    else:
+    if grown is None or grown.columns is None:
         if grown is not None:
             tree = TreeBuilder.of(grown)
             nodes = owners = tree.leaves()
@@ -111,7 +115,7 @@ def grow_tree(
         if limits.prunes:
             tree, kept = prune(tree, limits.gamma)
             owners = kept[owners]
-        new, is_beyond = _weigh(
+        columns_of_nodes, is_beyond = _weigh(
             tree,
             nodes,
             owners,
@@ -122,8 +126,9 @@ def grow_tree(
             None if constraints is None else bounds_in(tree, constraints, sides),
             None if constants is None else partial(constants, output),
         )
-    check_leaf_range(is_beyond)
-    finished = _finish(tree, new, cuts)
+        grown = tree.grown(columns_of_nodes, is_beyond)
+    check_leaf_range(grown.is_beyond)
+    finished = _finish(grown, cuts, rounded)
     if regression is not None:
         finished.terms = regression(backend, finished)
         return finished
@@ -228,18 +233,18 @@ def _weigh(
     return columns, is_beyond
 
 
-def _finish(tree: TreeBuilder, columns: NodeColumns, cuts: Thresholds) -> Tree:
-    """Return the tree with these columns."""
-    n_nodes = tree.n_nodes
-    left, splits = tree.left[:n_nodes], tree.splits[:n_nodes]
-    threshold = cuts.thresholds(splits)
+def _finish(grown: GrownTree, cuts: Thresholds, rounded: bool) -> Tree:
+    """Return the tree, whose columns are known."""
+    left, columns = grown.left, grown.columns
+    assert columns is not None
+    threshold = cuts.thresholds(grown.splits, rounded)
     no_threshold = (left < 0) | columns.split_type.view(np.bool_)
     np.putmask(threshold, no_threshold, np.nan)
-    category_counts, categories = tree.categories()
+    category_counts, categories = categories_of(grown)
     return Tree(
-        left=left.copy(),
+        left=left,
         right=columns.right,
-        parent=tree.parent[:n_nodes].copy(),
+        parent=grown.parent,
         feature=columns.feature,
         threshold=threshold,
         default_left=columns.default_left,

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GrownTree
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.leaves import NodeColumns
 
-__all__ = ["TreeBuilder", "prune"]
+__all__ = ["TreeBuilder", "categories_of", "prune"]
 
 
 class TreeBuilder:
@@ -121,17 +122,28 @@ class TreeBuilder:
         rows[left + 1] = splits["total_rows"] - splits["left_rows"]
         return rows
 
-    def categories(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the number of categories that go right at each node, and all these."""
-        counts = np.zeros(self.n_nodes, np.int64)
-        nodes = self.splits["is_categorical"][: self.n_nodes].nonzero()[0]
-        if nodes.size == 0:
-            return counts, np.empty(0, np.int32)
-        words = self.sets[nodes].astype("<u8").view(np.uint8)
-        bits = np.unpackbits(words, axis=1, bitorder="little")
-        places, categories = bits.nonzero()
-        counts[nodes] = np.bincount(places, minlength=nodes.size)
-        return counts, categories.astype(np.int32)
+    def grown(self, columns: NodeColumns, is_beyond: bool) -> GrownTree:
+        """Return the tree with the columns that follow from the weights of its nodes.
+
+        `is_beyond` says whether a leaf value is beyond float32.
+        """
+        size = self.n_nodes
+        left, parent = self.left[:size].copy(), self.parent[:size].copy()
+        splits, sets = self.splits[:size], self.sets[:size]
+        return GrownTree(left, parent, splits, sets, columns, is_beyond)
+
+
+def categories_of(grown: GrownTree) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the number of categories that go right at each node, and all these."""
+    counts = np.zeros(grown.left.size, np.int64)
+    if grown.sets.shape[1] == 0:
+        return counts, np.empty(0, np.int32)
+    nodes = grown.splits["is_categorical"].nonzero()[0]
+    words = grown.sets[nodes].astype("<u8").view(np.uint8)
+    bits = np.unpackbits(words, axis=1, bitorder="little")
+    places, categories = bits.nonzero()
+    counts[nodes] = np.bincount(places, minlength=nodes.size)
+    return counts, categories.astype(np.int32)
 
 
 def prune(tree: TreeBuilder, gamma: float) -> tuple[TreeBuilder, NDArray[np.intp]]:

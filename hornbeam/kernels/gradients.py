@@ -157,7 +157,8 @@ class NewGradients(NamedTuple):
     def largest(self) -> NDArray[np.float64]:
         """Return the largest |g| and |h| of each output, (outputs, 2)."""
         written = self.single if self.double.largest.size == 0 else self.double
-        bits = np.maximum.reduce(written.largest)
+        largest = written.largest
+        bits = largest[0] if len(largest) == 1 else np.maximum.reduce(largest)
         return bits.view(written.gradients.dtype).astype(np.float64)
 
 
