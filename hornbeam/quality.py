@@ -258,7 +258,7 @@ def choose(
     if preset.races:
         proposals += [partial(Candidate.variant, params=size) for size in sizes[1:]]
         proposals += _linear_proposals(given, dtrain)
-        proposals += _feature_proposals(features, p, dtrain, objective)
+        proposals += _feature_proposals(features, p, dtrain, objective, sizes[0])
     leaders = []
     for depth in depths:
         usual = {**_rate(preset, given), **depth, **sizes[0], **always}
@@ -427,6 +427,7 @@ def _feature_proposals(
     p: Parameters,
     dtrain: DMatrix,
     objective: BuiltInObjective,
+    usual_size: dict[str, Any],
 ) -> Iterator[Proposal]:
     """Yield what derives features, where they can be and are promising."""
     constrained = any(getattr(p, name) for name in _CONSTRAINTS)
@@ -443,8 +444,24 @@ def _feature_proposals(
     if features.cat_method == "auto" and is_one and 0 < len(formulas) <= _MOST_MEANS:
         recipe = Recipe(formulas, (), p.seed)
         yield partial(Candidate.variant, recipe=recipe)
+        yield partial(_with_means, recipe=recipe, usual_size=usual_size)
     if features.cross_features == "auto" and dtrain.n_rows >= _ROWS_OF_CROSSES:
         yield partial(_crossed, schema=schema, seed=p.seed)
+
+
+def _with_means(
+    leader: Candidate, recipe: Recipe, usual_size: dict[str, Any]
+) -> Candidate | None:
+    """Return a leader with mean labels of categories and the usual size of leaves.
+
+    Small leaves learn the levels that the means tell, so that with these neither the
+    means alone nor leaves of the usual size alone need be better.
+    """
+    if usual_size.items() <= leader.params.items():
+        return None
+    known = () if leader.recipe is None else leader.recipe.formulas
+    has_means = set(recipe.formulas) <= set(known)
+    return leader.variant(usual_size, None if has_means else recipe)
 
 
 def _crossed(leader: Candidate, schema: Schema, seed: int) -> Candidate | None:

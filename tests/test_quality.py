@@ -94,6 +94,17 @@ def test_the_race_allows_small_leaves_where_they_pay(levels):
     assert fast.chosen_["min_child_weight"] == 20
 
 
+def test_means_of_levels_are_tried_with_leaves_of_the_usual_size():
+    # Small leaves win the first race, and after that the means alone are no better.
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(3000, 5)), columns=[f"x{i}" for i in range(5)])
+    levels = rng.integers(150, size=3000)
+    y = X["x0"] + rng.normal(size=150)[levels] + rng.normal(size=3000)
+    chosen = HornbeamRegressor().fit(X.assign(level=pd.Categorical(levels)), y).chosen_
+    assert chosen["derived_features"] == ["mean(label | level)"]
+    assert chosen["min_child_weight"] == 20
+
+
 def smooth(n_rows, seed, noise=0.2):
     """Return rows whose label is smooth in two numbers, but for the noise."""
     random = np.random.default_rng(seed)
