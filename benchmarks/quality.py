@@ -29,27 +29,33 @@ from benchmarks.machine import add_output_option, clock, describe, write
 from benchmarks.quality_data import DATA_SETS, DataSet, Split, load
 from benchmarks.runs import Run
 
+#: What Hornbeam's estimators are told, by the name of the variant: nothing, another
+#: quality, bags, or to leave out one of what `quality="auto"` tries.
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "hornbeam": {},
+    "hornbeam-none": {"quality": None},
+    "hornbeam-best": {"quality": "best"},
+    "hornbeam-fast": {"quality": "fast"},
+    "hornbeam-constant-leaves": {"leaf_model": "constant"},
+    "hornbeam-no-crosses": {"cross_features": None},
+    "hornbeam-no-means": {"cat_method": "set"},
+    "hornbeam-bags": {"n_bags": 8},
+    "hornbeam-none-bags": {"quality": None, "n_bags": 8},
+}
+#: Variants that are measured only if they are named.
+_NAMED = [*_VARIANTS][3:]
 #: The class of an estimator without "Classifier" or "Regressor", by library.
 _ESTIMATORS = {
-    "hornbeam": "hornbeam.Hornbeam",
-    "hornbeam-none": "hornbeam.Hornbeam",
-    "hornbeam-best": "hornbeam.Hornbeam",
-    "hornbeam-bags": "hornbeam.Hornbeam",
-    "hornbeam-none-bags": "hornbeam.Hornbeam",
+    **dict.fromkeys(_VARIANTS, "hornbeam.Hornbeam"),
     "xgboost": "xgboost.XGB",
     "lightgbm": "lightgbm.LGBM",
     "sklearn": "sklearn.ensemble.HistGradientBoosting",
     "chimeraboost": "chimeraboost.ChimeraBoost",
     "catboost": "catboost.CatBoost",
 }
-#: What each library is told: threads, silence, that there are categories, and the
-#: quality of ours.
+#: What each library is told: threads, silence, and that there are categories.
 _SETTINGS: dict[str, dict[str, Any]] = {
-    "hornbeam": {"n_jobs": 1},
-    "hornbeam-none": {"n_jobs": 1, "quality": None},
-    "hornbeam-best": {"n_jobs": 1, "quality": "best"},
-    "hornbeam-bags": {"n_jobs": 1, "n_bags": 8},
-    "hornbeam-none-bags": {"n_jobs": 1, "quality": None, "n_bags": 8},
+    **{name: {"n_jobs": 1, **own} for name, own in _VARIANTS.items()},
     "xgboost": {"n_jobs": 1, "enable_categorical": True},
     "lightgbm": {"n_jobs": 1, "verbosity": -1},
     "chimeraboost": {"thread_count": 1},
@@ -153,7 +159,10 @@ def losses(runs: list[Run], libraries: list[str]) -> tuple[list[str], np.ndarray
 
 
 def summary(runs: list[Run], libraries: list[str]) -> list[Mapping[str, Any]]:
-    """Return for each library its mean rank, distances, wins and time."""
+    """Return for each library its mean rank, distances, wins and time.
+
+    Wins, losses and the mean change of the loss are against the first library.
+    """
     names, table = losses(runs, libraries)
     ranks = rankdata(table, axis=1)
     distances = 100 * (table / table.min(axis=1, keepdims=True) - 1)
@@ -170,6 +179,7 @@ def summary(runs: list[Run], libraries: list[str]) -> list[Mapping[str, Any]]:
                 "rank": ranks[:, number].mean(),
                 "distance": distances[:, number].mean(),
                 "largest": distances[:, number].max(),
+                "change": 100 * float((table[:, number] / table[:, 0]).mean() - 1),
                 "lost": int((against < 0).sum()),
                 "won": int((against > 0).sum()),
                 "p": float(wilcoxon(differ).pvalue) if len(differ) > 5 else 1.0,
@@ -180,10 +190,10 @@ def summary(runs: list[Run], libraries: list[str]) -> list[Mapping[str, Any]]:
 
 
 def show(console: Console, runs: list[Run], libraries: list[str]) -> None:
-    """Print the summary as a table; wins and losses are against the first library."""
+    """Print the summary as a table."""
     names, _ = losses(runs, libraries)
     table = Table(title=f"{len(names)} sets, estimators with no argument")
-    headings = ["library", "mean rank", "mean distance %", "largest %"]
+    headings = ["library", "mean rank", "mean distance %", "largest %", "change %"]
     for heading in [*headings, f"wins, losses against {libraries[0]}", "p", "median s"]:
         table.add_column(heading, justify="left" if heading == "library" else "right")
     for row in summary(runs, libraries):
@@ -192,6 +202,7 @@ def show(console: Console, runs: list[Run], libraries: list[str]) -> None:
             f"{row['rank']:.2f}",
             f"{row['distance']:.2f}",
             f"{row['largest']:.1f}",
+            f"{row['change']:+.2f}",
             f"{row['won']}, {row['lost']}",
             f"{row['p']:.3f}",
             f"{row['seconds']:.2f}",
@@ -207,7 +218,7 @@ def main() -> None:
         "--libraries",
         nargs="+",
         choices=_ESTIMATORS,
-        help="all but those with bags if not given",
+        help=f"if not given all but {', '.join(_NAMED)}",
     )
     parser.add_argument("--rows", type=int, help="at most so many training rows")
     add_output_option(parser)
@@ -215,8 +226,8 @@ def main() -> None:
     machine = describe([*PACKAGES, "catboost", "chimeraboost"])
     console = Console()
     libraries = []
-    unbagged = [name for name in _ESTIMATORS if not name.endswith("-bags")]
-    for library in arguments.libraries or unbagged:
+    usual = [name for name in _ESTIMATORS if name not in _NAMED]
+    for library in arguments.libraries or usual:
         try:
             estimator(library, "values")
         except ImportError:
