@@ -180,6 +180,9 @@ def test_an_unknown_choice_is_an_error(package):
     done = run_with(package, WEIGH, HORNBEAM_KERNELS="fast")
     assert done.returncode == 1
     assert "HORNBEAM_KERNELS='fast' is not known" in done.stderr
+    done = run_with(package, WEIGH, HORNBEAM_CPU_LEVEL="v9")
+    assert done.returncode == 1
+    assert "HORNBEAM_CPU_LEVEL='v9' is not known" in done.stderr
 
 
 def test_a_native_kernel_is_pickled_by_its_name(package):
