@@ -809,3 +809,24 @@ def test_types_of_times_are_refused():
     ):
         with pytest.raises(ValueError, match="All feature_types must be one of"):
             call()
+
+
+def test_what_is_an_error_in_xgboost_only():
+    objects = pd.DataFrame(X, columns=NAMES).astype(object)
+    bins = {xgb: xgb.QuantileDMatrix(X, Y, max_bin=16) for xgb in (ours, theirs)}
+
+    def run(xgb):
+        yield lambda: xgb.DMatrix(objects, Y).num_col()
+        yield lambda: train(xgb)[-1].num_boosted_rounds()
+
+        def evaluate():
+            other = xgb.QuantileDMatrix(X, Y, ref=bins[xgb])
+            options = {"evals": [(other, "other")], "verbose_eval": False}
+            return xgb.train({"max_bin": 16}, bins[xgb], 1, **options)
+
+        yield lambda: evaluate().num_boosted_rounds()
+
+    for call in run(theirs):
+        with pytest.raises(ValueError):
+            call()
+    assert [call() for call in run(ours)] == [4, 1, 1]
