@@ -126,6 +126,8 @@ wheel: $(INSTALLED)  ## build dist/: the wheel with compiled kernels, that witho
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/auditwheel show dist/*manylinux*.whl
 	$(BIN)/abi3audit dist/*manylinux*.whl
+	@test "$$(stat --format %s dist/*manylinux*.whl)" -le 4000000 \
+		|| { echo "the wheel is larger than 4,000,000 bytes" >&2; exit 1; }
 
 .PHONY: release-check
 release-check: wheel  ## build, check the metadata, install in an empty environment, run the demo

@@ -4,7 +4,10 @@
 
 Cold is a fit with an empty Numba cache, as after an installation; warm is a fit in a
 new process with a filled cache. Times are of complete processes, the start of the
-interpreter included, in wall and CPU seconds, as the minimum of the repeats.
+interpreter included, in wall and CPU seconds, as the minimum of the repeats. At last,
+from a matrix on two new workers of Dask to the end of the first round, by the median.
+
+With the binary of a wheel in `hornbeam/kernels` kernels are native, as there.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +34,48 @@ from benchmarks.libraries import LIBRARIES, Task
 x, y = made(1_000, 10, 0)
 LIBRARIES[{library!r}](x, y, Task(n_classes=2, rounds={rounds}, threads=1))
 """
+
+FIRST_ROUND = """
+import time
+import dask.array as da
+from distributed import Client, LocalCluster
+import hornbeam.dask
+from benchmarks.data import made
+
+class Clock(hornbeam.TrainingCallback):
+    rounds = []
+    def after_iteration(self, model, epoch, evals_log):
+        self.rounds.append(time.perf_counter())
+
+if __name__ == "__main__":
+    options = {"threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+        x, y = (da.from_array(a, chunks=5_000) for a in made(10_000, 10, 0))
+        start = time.perf_counter()
+        data = hornbeam.dask.DaskDMatrix(client, x, y)
+        middle = time.perf_counter()
+        hornbeam.dask.train(client, {}, data, 1, callbacks=[Clock()])
+        print(middle - start, Clock.rounds[0] - middle)
+"""
+
+
+def first_round() -> list[float]:
+    """Return seconds of making a matrix on new workers, and of training's first round.
+
+    The cluster starts before that.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        script.write(FIRST_ROUND)
+        script.flush()
+        path = {"PYTHONPATH": os.pathsep.join(["", *sys.path])}
+        printed = subprocess.run(
+            [sys.executable, script.name],
+            env={**os.environ, **path},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    return [float(seconds) for seconds in printed.split()]
 
 
 def seconds_of(code: str, cache: str | None = None) -> tuple[float, float]:
@@ -90,7 +136,10 @@ def main() -> None:
     for name, (wall, cpu) in least.items():
         table.add_row(name, f"{wall:.3f}", f"{cpu:.3f}")
     Console().print(table)
-    result = {"machine": machine, "seconds": times}
+    rounds = [first_round() for _ in range(arguments.repeats)]
+    matrix, train = (statistics.median(column) for column in zip(*rounds, strict=True))
+    print(f"new workers of Dask: matrix {matrix:.3f} s, first round {train:.3f} s")
+    result = {"machine": machine, "seconds": times, "first rounds": rounds}
     print(write("start", result, arguments.output))
 
 

@@ -167,15 +167,22 @@ def _link(jobs: list[_Job], binary: Path) -> Path:
 
 def _link_in(folder: Path, jobs: list[_Job], binary: Path) -> None:
     objects = []
+    # Levels share their code where it is the same.
+    entries: dict[bytes, str] = {}
+    rows = []
     for job in jobs:
+        row = []
         for level in _levels():
-            # The entries of all kernels have the same name in their objects.
+            own = job.folder / f"{level}.o"
             name = f"{job.symbol}_{level}"
-            path = folder / f"{name}.o"
-            rename = f"entry_{level}={name}"
-            _run(["objcopy", "--redefine-sym", rename, job.folder / f"{level}.o", path])
-            objects.append(path)
-    (folder / "table.c").write_text(_table(jobs))
+            entry = entries.setdefault(own.read_bytes(), name)
+            row.append(entry)
+            if entry == name:
+                # The entries of all kernels have the same name in their objects.
+                objects.append(folder / f"{name}.o")
+                _run(["objcopy", "--redefine-sym", f"entry={name}", own, objects[-1]])
+        rows.append(row)
+    (folder / "table.c").write_text(_table(jobs, rows))
     names = ", ".join(f'"{level}"' for level in _levels())
     _run(
         [
@@ -203,22 +210,24 @@ def _check_arithmetic(binary: Path) -> None:
         raise SystemExit(f"{binary} has fused operations: {fused[0].strip()}")
 
 
-def _table(jobs: list[_Job]) -> str:
-    """Return the C source of the table in calls.h."""
+def _table(jobs: list[_Job], entries: list[list[str]]) -> str:
+    """Return the C source of the table in calls.h.
+
+    `entries` has for each job the symbols of its code, one for each level.
+    """
     records: list[str] = []
     lines = ['#include "calls.h"']
     rows = []
-    for job in jobs:
+    for entry in sorted({entry for own in entries for entry in own}):
+        lines.append(f"int32_t {entry}(const int64_t *, int64_t *, void **);")
+    for job, own in zip(jobs, entries, strict=True):
         codes = _codes_of(job.types, records)
-        entries = [f"{job.symbol}_{level}" for level in _levels()]
-        for entry in entries:
-            lines.append(f"int32_t {entry}(const int64_t *, int64_t *, void **);")
         values = ", ".join(f"{code:#x}" for code in codes)
         lines.append(f"static const uint32_t {job.symbol}[] = {{{values}}};")
         result = (job.folder / "result").read_text()
         rows.append(
             f'    {{"{job.name}", {job.symbol}, {len(codes)}, "{result}", '
-            f"{{{', '.join(entries)}}}}},"
+            f"{{{', '.join(own)}}}}},"
         )
     lines += ["const Overload overloads[] = {", *rows, "};"]
     lines.append(f"const int32_t n_overloads = {len(rows)};")

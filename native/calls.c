@@ -210,10 +210,11 @@ static int take(Arguments *to, PyObject *argument)
                 return 0;
         return 1;
     }
-    if (PyArray_CheckScalar(argument) && !PyArray_Check(argument))
-        return take_scalar(to, argument);
+    /* float64 of NumPy is one, too. */
     if (PyFloat_Check(argument))
         return take_float(to, PyFloat_AsDouble(argument));
+    if (PyArray_CheckScalar(argument) && !PyArray_Check(argument))
+        return take_scalar(to, argument);
     if (PyLong_Check(argument))
         return take_int(to, argument);
     if (PyArray_Check(argument))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import platform
+import zipfile
+from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -17,7 +19,7 @@ _TAG = "cp311-abi3-manylinux_2_17_{}"
 
 
 class NativeHook(BuildHookInterface):
-    """Adds the binary and its tags to a wheel."""
+    """Adds the binary and its tags to a wheel, which it then makes small."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Name the binary among the files of the wheel; see Hatchling's interface."""
@@ -27,3 +29,21 @@ class NativeHook(BuildHookInterface):
             build_data["force_include"][binary] = f"hornbeam/kernels/{name}"
             build_data["pure_python"] = False
             build_data["tag"] = _TAG.format(platform.machine())
+
+    def finalize(
+        self, version: str, build_data: dict[str, Any], artifact_path: str
+    ) -> None:
+        """Compress the files of a wheel with a binary again, as small as they get."""
+        if build_data["pure_python"] or self.target_name != "wheel":
+            return
+        from zopfli import ZipFile
+
+        wheel = Path(artifact_path)
+        smaller = wheel.with_suffix(".new")
+        with (
+            zipfile.ZipFile(wheel) as source,
+            ZipFile(smaller, "w", iterations=1) as target,
+        ):
+            for file in source.infolist():
+                target.writestr(file, source.read(file))
+        smaller.replace(wheel)

@@ -64,7 +64,7 @@ def compile_kernel(
     signature
         The Numba types of its arguments.
     symbol
-        The beginning of the entries' names; the name of the level follows.
+        The name of the entry in each of the objects.
     levels
         An item of `LEVELS`.
     """
@@ -80,7 +80,7 @@ def compile_kernel(
     library.finalize()
     bitcode = library._final_module.as_bitcode()
     objects = {
-        level: _translate(bitcode, symbol, f"{symbol}_{level}", processor)
+        level: _translate(bitcode, symbol, processor)
         for level, processor in levels.items()
     }
     return compiled.signature.return_type, objects
@@ -187,14 +187,15 @@ def _store_result(
         builder.store(word, builder.gep(result, [_WORD(place)]))
 
 
-def _translate(bitcode: bytes, entry: str, name: str, processor: str) -> bytes:
-    """Return the object file of a module, whose entry gets another name."""
+def _translate(bitcode: bytes, entry: str, processor: str) -> bytes:
+    """Return the object file of a module."""
     module = llvm.parse_bitcode(bitcode, llvm.create_context())
     for function in module.functions:
         if not function.is_declaration:
             if function.name == entry:
-                function.name = name
                 function.linkage = llvm.Linkage.external
+                # The linker finds it, and the finished binary does not name it.
+                function.visibility = llvm.Visibility.hidden
             else:
                 function.linkage = llvm.Linkage.internal
     for variable in module.global_variables:

@@ -116,3 +116,12 @@ def test_a_first_training_starts_without_what_it_does_not_need():
     if NATIVE is not None:  # Numba imports most of these
         costly = {"concurrent", "difflib", "logging", "statistics", "subprocess"}
         assert modules.isdisjoint({*costly, "numpy.ma", "zoneinfo", "numba"})
+
+
+def test_a_worker_of_dask_starts_without_collections():
+    pytest.importorskip("distributed")
+    code = "import distributed, sys; import hornbeam.dask.cluster; print(*sys.modules)"
+    modules = set(run(code).split())
+    assert "hornbeam.backends.cluster_rows" in modules
+    # They import SciPy or pandas, which takes longer than all else.
+    assert modules.isdisjoint({"dask.array", "dask.dataframe"})

@@ -241,7 +241,8 @@ class CallbackContainer:
 
 
 def _returned(callback: TrainingCallback, method: str, model: Booster) -> Booster:
-    returned: Booster | None = getattr(callback, method)(model)
+    # By name, as XGBoost does.
+    returned: Booster | None = getattr(callback, method)(model=model)
     if not isinstance(returned, type(model)):
         raise ParameterError(
             f"{type(callback).__name__}.{method} must return the model, "

@@ -20,7 +20,6 @@ from hornbeam.errors import require
 from hornbeam.lazy import names_from
 
 require("distributed", "dask", "hornbeam.dask")
-require("dask.array", "dask", "hornbeam.dask")
 
 if TYPE_CHECKING:
     from hornbeam.dask.estimators import (

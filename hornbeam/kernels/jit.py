@@ -96,6 +96,12 @@ class Uncompiled:
             self._dispatcher = _compiler().dispatcher_of(self.py_func, self._kind)
         return self._dispatcher
 
+    @property
+    def targetoptions(self) -> dict[str, Any]:
+        """How it is compiled, by which Numba knows what to inline itself."""
+        options: dict[str, Any] = self.dispatcher.targetoptions
+        return options
+
     def __call__(self, *args: Any) -> Any:
         return (self.native or self.compile_and_call)(*args)
 

@@ -28,7 +28,8 @@ LAST_BYTES = b"the end of the machine code of Hornbeam"
 #: The environment variable by which a user chooses: "native" never compiles, and "jit"
 #: does not use the binary.
 VARIABLE = "HORNBEAM_KERNELS"
-#: The environment variable with the highest CPU level to use: "v2", "v3" or "v4".
+#: The environment variable with the highest CPU level to use: of x86-64 "v2", "v3" or
+#: "v4", of aarch64 "v8".
 _LEVEL = "HORNBEAM_CPU_LEVEL"
 
 _choice = os.environ.get(VARIABLE, "")
@@ -50,6 +51,12 @@ def load() -> ModuleType | None:
         raise HornbeamError(
             f'{VARIABLE}={_choice!r} is not known; write "native" or "jit", or leave '
             "the variable out",
+            code=ErrorCode.INVALID_PARAMETER,
+        )
+    if (level := os.environ.get(_LEVEL, "")) not in ("", "v2", "v3", "v4", "v8"):
+        raise HornbeamError(
+            f'{_LEVEL}={level!r} is not known; write "v2", "v3" or "v4", or leave the '
+            "variable out",
             code=ErrorCode.INVALID_PARAMETER,
         )
     if _choice == "jit":

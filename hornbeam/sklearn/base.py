@@ -89,6 +89,7 @@ class ModelEstimator(BaseEstimator):
             return X
         check_is_local(X)
         check_names_differ(column_names(X) or [])
+        _check_names_are_alike(X)
         return validate_data(
             self,
             X,
@@ -306,6 +307,22 @@ class ModelClassifier(ClassifierMixin, ModelEstimator):
             )
         super()._restore(booster, metadata)
         self.classes_ = classes
+
+
+def _check_names_are_alike(X: Any) -> None:
+    """Raise a `DataError` if some names of columns are strings, and some are not.
+
+    scikit-learn would raise a TypeError.
+    """
+    names = list(getattr(X, "columns", ()))
+    texts = [name for name in names if isinstance(name, str)]
+    others = [name for name in names if not isinstance(name, str)]
+    if texts and others:
+        raise DataError(
+            f"some names of columns are strings, like {texts[0]!r}, and some are not, "
+            f"like {others[0]!r}; convert them: X.columns = X.columns.astype(str)",
+            code=ErrorCode.INVALID_FEATURE_NAME,
+        )
 
 
 def check_targets(y: Any, multi_output: bool = False) -> npt.NDArray[Any]:

@@ -131,6 +131,12 @@ class Booster(_Booster):
 
         Values of `eval_metric` are added to the metrics already set.
         """
+        if isinstance(params, str) and value is None:
+            raise ParameterError(
+                f"set_param got no value of the parameter {params!r}; pass the name "
+                "and the value",
+                code=ErrorCode.INVALID_PARAMETER,
+            )
         for name, item in as_pairs(params, value):
             if name in ("eval_metric", "objective"):
                 self._keep_default_metric()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
+from hornbeam.data.sources.batches import Batch
 from hornbeam.data.sources.data_iter import DataIter as _DataIter
+from hornbeam.data.sources.data_iter import IterSource
 from hornbeam.xgboost.compat import lazy_isinstance
 
 __all__ = [
     "DataIter",
+    "KeptBatches",
     "SingleBatchInternalIter",
     "is_nullable_dtype",
     "is_on_cuda",
@@ -52,6 +57,28 @@ class SingleBatchInternalIter(DataIter):
 
     def reset(self) -> None:
         self.it = 0
+
+
+class KeptBatches(IterSource):
+    """An iterator that is read once: copies of its batches serve further passes."""
+
+    def __init__(self, iterator: Any) -> None:
+        super().__init__(iterator)
+        self._kept: list[Batch] | None = None
+
+    def batches(
+        self, columns: Sequence[str] | None = None
+    ) -> Generator[Batch, None, None]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept = []
+        for batch in super().batches(columns):
+            yield batch
+            # The iterator may write to the memory of a batch that it gave. The matrix
+            # has the labels and other fields of all rows after the first pass.
+            kept.append(replace(batch, data=deepcopy(batch.data), info={}))
+        self._kept = kept
 
 
 _WIDTHS = ["8", "16", "32", "64"]

@@ -34,7 +34,7 @@ from hornbeam.xgboost.compat import (
     to_frame,
     to_known,
 )
-from hornbeam.xgboost.data import DataIter
+from hornbeam.xgboost.data import DataIter, KeptBatches
 from hornbeam.xgboost.deprecation import deprecate_positional_args
 from hornbeam.xgboost.error_messages import with_xgboost_messages
 from hornbeam.xgboost.meta_info import MetaInfo
@@ -93,6 +93,8 @@ class DMatrix(_DMatrix):
         enable_categorical: bool = False,
         data_split_mode: DataSplitMode = DataSplitMode.ROW,
     ) -> None:
+        if getattr(data, "cache_prefix", "") is None:  # an iterator without a cache
+            data = KeptBatches(data)
         super().__init__(
             to_known(to_frame(data)),
             numeric_labels(label),

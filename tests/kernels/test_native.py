@@ -94,15 +94,20 @@ def test_by_request_numba_compiles(package):
     assert says(package, WEIGH, NUMBA_DISABLE_JIT="1") == [False, 0.25, False]
 
 
-#: A kernel that the binary does not have, which calls one that is inlined.
+#: A kernel that the binary does not have, which calls two that are inlined: by LLVM,
+#: and by Numba.
 OTHER = f"""{HEAD}
 from hornbeam.kernels.categories import order_key
-from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.jit import inline_view, kernel
 from hornbeam.kernels.maths import exp
+
+@inline_view
+def end_of(values):
+    return values[1:]
 
 @kernel
 def total(values):
-    return exp(values[0]) + values[1]
+    return exp(values[0]) + end_of(values)[0]
 
 found = total(np.array([0.0, 2.0]))
 print(json.dumps([NATIVE is not None, found, "numba" in sys.modules]))
@@ -175,6 +180,9 @@ def test_an_unknown_choice_is_an_error(package):
     done = run_with(package, WEIGH, HORNBEAM_KERNELS="fast")
     assert done.returncode == 1
     assert "HORNBEAM_KERNELS='fast' is not known" in done.stderr
+    done = run_with(package, WEIGH, HORNBEAM_CPU_LEVEL="v9")
+    assert done.returncode == 1
+    assert "HORNBEAM_CPU_LEVEL='v9' is not known" in done.stderr
 
 
 def test_a_native_kernel_is_pickled_by_its_name(package):

@@ -47,6 +47,17 @@ def test_columns_of_the_same_name_are_rejected(diabetes):
         model.predict(frame)
 
 
+def test_names_of_columns_that_are_strings_and_numbers_are_rejected(diabetes):
+    X, y = diabetes
+    frame = pd.DataFrame(X[:, :3], columns=["a", 1, "c"])
+    with pytest.raises(DataError, match=r"'a', and some are not, like 1") as caught:
+        HornbeamRegressor(n_estimators=1).fit(frame, y)
+    assert caught.value.code == "invalid_feature_name"
+    numbered = frame.set_axis(range(3), axis=1)
+    model = HornbeamRegressor(n_estimators=1).fit(numbered, y)
+    assert not hasattr(model, "feature_names_in_")
+
+
 def test_columns_other_than_those_of_training_are_rejected(diabetes):
     X, y = diabetes
     frame = pd.DataFrame(X).add_prefix("x")

@@ -492,6 +492,34 @@ def test_batches_train_the_same_model(kind):
     assert_close(*both(run))
 
 
+def test_batches_without_a_cache_are_read_once():
+    def run(xgb):
+        given = []
+        buffer = np.empty((40, 4))  # which each batch overwrites
+
+        class Once(xgb.DataIter):
+            def next(self, input_data):
+                if len(given) == 2:
+                    return False
+                rows = slice(40 * len(given), 40 * len(given) + 40)
+                buffer[:] = X[rows]
+                given.append(rows)
+                input_data(data=buffer, label=Y[rows])
+                return True
+
+            def reset(self):
+                return
+
+        data = xgb.DMatrix(Once())
+        booster = xgb.train({"max_depth": 3}, data, 2, evals=[(data, "train")])
+        xgb.train({"max_depth": 3, "max_bin": 8}, data, 1)
+        booster.predict(data, pred_contribs=True)
+        return booster.predict(data), data.get_label()
+
+    for mine, other in zip(*both(run), strict=True):
+        assert_close(mine, other)
+
+
 def test_the_temporary_cache_is_removed_with_its_matrix(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     data = ours.ExtMemQuantileDMatrix(batches(ours), max_bin=32)
@@ -781,3 +809,24 @@ def test_types_of_times_are_refused():
     ):
         with pytest.raises(ValueError, match="All feature_types must be one of"):
             call()
+
+
+def test_what_is_an_error_in_xgboost_only():
+    objects = pd.DataFrame(X, columns=NAMES).astype(object)
+    bins = {xgb: xgb.QuantileDMatrix(X, Y, max_bin=16) for xgb in (ours, theirs)}
+
+    def run(xgb):
+        yield lambda: xgb.DMatrix(objects, Y).num_col()
+        yield lambda: train(xgb)[-1].num_boosted_rounds()
+
+        def evaluate():
+            other = xgb.QuantileDMatrix(X, Y, ref=bins[xgb])
+            options = {"evals": [(other, "other")], "verbose_eval": False}
+            return xgb.train({"max_bin": 16}, bins[xgb], 1, **options)
+
+        yield lambda: evaluate().num_boosted_rounds()
+
+    for call in run(theirs):
+        with pytest.raises(ValueError):
+            call()
+    assert [call() for call in run(ours)] == [4, 1, 1]

@@ -192,6 +192,14 @@ def test_a_named_updater_gives_one_warning(recwarn):
     assert len(recwarn) == 1
 
 
+def test_set_param_needs_a_value():
+    for xgb in (ours, theirs):
+        with pytest.raises(ValueError):
+            xgb.Booster().set_param("eta")
+    with pytest.raises(ours.core.XGBoostError, match="no value of the parameter 'eta'"):
+        ours.Booster().set_param("eta")
+
+
 def test_the_order_of_set_param_does_not_matter():
     def run(xgb):
         data = xgb.DMatrix(X, THREE)

@@ -171,6 +171,28 @@ def test_callbacks_get_the_same_calls():
     assert mine == other
 
 
+def test_callbacks_may_take_the_model_by_name_only():
+    def run(xgb):
+        calls = []
+
+        class Named(xgb.callback.TrainingCallback):
+            def before_training(self, *, model):
+                calls.append("before")
+                return model
+
+            def after_training(self, *, model):
+                calls.append("after")
+                return model
+
+        train(xgb, callbacks=[Named()])
+        xgb.cv({}, xgb.DMatrix(X, Y), 1, callbacks=[Named()])
+        xgb.XGBRegressor(n_estimators=1, callbacks=[Named()]).fit(X, Y)
+        return calls
+
+    mine, other = both(run)
+    assert mine == other == ["before", "after"] * 3
+
+
 def test_evaluation_monitor_logger_and_checkpoint_files(tmp_path):
     def run(xgb):
         lines, folder = [], tmp_path / xgb.__name__

@@ -12,7 +12,6 @@ from hornbeam.errors import require
 from hornbeam.lazy import names_from
 
 require("distributed", "dask", "hornbeam.xgboost.dask")
-require("dask.array", "dask", "hornbeam.xgboost.dask")
 
 if TYPE_CHECKING:
     from hornbeam.xgboost.dask.client import CommunicatorContext
