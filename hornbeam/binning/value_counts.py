@@ -152,7 +152,7 @@ class PrefixPass(CountPass):
         self._counts += other._counts
 
     def __getstate__(self) -> Any:
-        places = np.flatnonzero(self._counts)  # few of all
+        places = np.flatnonzero(self._counts).astype(np.uint16)  # few of all
         return self.has_missing, self._scale, places, self._counts[places]
 
     def __setstate__(self, state: Any) -> None:
