@@ -35,7 +35,7 @@ import hornbeam
 from benchmarks.data import made_score
 from benchmarks.libraries import BINS, PACKAGES
 from benchmarks.machine import add_output_option, describe, write
-from hornbeam.binning.cuts import cut_column
+from hornbeam.binning.value_counts import cut_column
 
 __all__ = ["CHOICES", "bins_of", "fresh_loss", "xgboost_cuts"]
 

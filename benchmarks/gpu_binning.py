@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks.data import made
 from benchmarks.gpu_model import CARDS
-from hornbeam.binning.cuts import cut_column
+from hornbeam.binning.value_counts import cut_column
 
 VALUES = 10_000_000 * 28
 THREADS = (8, 16, 32, 64)

@@ -13,7 +13,6 @@ from hornbeam.binning.cuts import (
     ColumnCuts,
     Cuts,
     are_float32,
-    cut_column,
     integer_weights,
 )
 from hornbeam.binning.dense import DenseMatrix
@@ -21,6 +20,7 @@ from hornbeam.binning.exact_quantiles import find_stream_cuts, sketch_column
 from hornbeam.binning.sparse import SparseMatrix, bin_stored_entries, stays_sparse
 from hornbeam.binning.table_passes import checked_batches
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
+from hornbeam.binning.value_counts import cut_column
 from hornbeam.data.floats import Locate
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table

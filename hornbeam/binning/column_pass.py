@@ -27,6 +27,7 @@ __all__ = [
     "RangePass",
     "Ranges",
     "SketchPass",
+    "SortedPass",
     "bounds_between",
     "merge_passes",
     "next_above",
@@ -54,21 +55,25 @@ class ColumnPass(ABC):
     def __init__(self) -> None:
         self.has_missing = False
 
-    def add(self, values: Floats, weights: Int64s | None, has_missing: bool) -> None:
-        """Add the next chunk, as `sort_column` returns it."""
-        self.has_missing |= has_missing
-        self._add(values, weights)
-
     def merge(self, other: Self) -> None:
         """Add the statistics that a pass of the same kind gathered from other rows."""
         self.has_missing |= other.has_missing
         self._merge(other)
 
     @abstractmethod
-    def _add(self, values: Floats, weights: Int64s | None) -> None: ...
+    def _merge(self, other: Self) -> None: ...
+
+
+class SortedPass(ColumnPass):
+    """A pass over chunks of rows, each of them sorted."""
+
+    def add(self, values: Floats, weights: Int64s | None, has_missing: bool) -> None:
+        """Add the next chunk, as `sort_column` returns it."""
+        self.has_missing |= has_missing
+        self._add(values, weights)
 
     @abstractmethod
-    def _merge(self, other: Self) -> None: ...
+    def _add(self, values: Floats, weights: Int64s | None) -> None: ...
 
 
 def merge_passes(
@@ -80,7 +85,7 @@ def merge_passes(
     return passes
 
 
-class CategoryPass(ColumnPass):
+class CategoryPass(SortedPass):
     """Counts the categories of a column: its largest code + 1."""
 
     # Categories in rows of weight 0 count, too.
@@ -98,7 +103,7 @@ class CategoryPass(ColumnPass):
         self.n_categories = max(self.n_categories, other.n_categories)
 
 
-class SketchPass(ColumnPass):
+class SketchPass(SortedPass):
     """Builds a quantile sketch of about `points` values."""
 
     def __init__(self, points: int) -> None:
@@ -185,7 +190,7 @@ class Ranges:
         return Summary(self.low, np.cumsum(self.weights), self.high)
 
 
-class RangePass(ColumnPass):
+class RangePass(SortedPass):
     """Counts the rows of a column in disjoint ranges of values, and keeps some values.
 
     Parameters

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.binning.value_counts import ValueCounts
 from hornbeam.data.floats import nearest
 from hornbeam.kernels.binning import bin_column
 from hornbeam.kernels.layout import SUM_BITS
@@ -24,10 +23,11 @@ __all__ = [
     "Summary",
     "UnresolvedEntries",
     "are_float32",
-    "cut_column",
     "cut_summary",
+    "cuts_between",
     "grid_ranks",
     "integer_weights",
+    "most_bins",
     "sort_column",
 ]
 
@@ -41,11 +41,6 @@ _SMALL_BINS = 256
 #: The grid of ranks is refined up to this many times max_bin, for columns where a few
 #: values take up nearly all rows.
 _FINEST_GRID = 64
-#: Columns of fewer values are sorted: the counts take as long as some thousand values.
-_COUNTED_ROWS = 1 << 15
-#: Of this many values in a sample, this many and one are equal if a value is likely to
-#: be that of several quantiles.
-_SAMPLE, _REPEATED = 1024, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,63 +189,6 @@ def integer_weights(
     return np.rint(np.ldexp(weights, bits - exponent)).astype(np.int64)
 
 
-def cut_column(
-    values: npt.NDArray[Any],
-    max_bin: int,
-    weights: Int64s | None,
-    scratch: npt.NDArray[np.uint8] | None = None,
-    absent: int = 0,
-) -> ColumnCuts:
-    """Return the cuts of one column.
-
-    Parameters
-    ----------
-    values
-        (rows,) float32 or float64, NaN where missing.
-    max_bin
-        Maximum number of bins. With 256, a column with missing values and more distinct
-        values than that has 255, so that its bins and that of missing values fit in
-        uint8.
-    weights
-        (rows,) from `integer_weights`, or None for equal weights.
-    scratch
-        Memory of twice the size of `values`, as bytes, or None.
-    absent
-        Number of further rows, not in `values`, where the column is missing.
-    """
-    if values.size >= _COUNTED_ROWS and not _has_repeated(values):
-        counts = ValueCounts(values, weights, scratch)
-        cuts = _cut_counts(counts, max_bin, counts.has_missing or absent > 0)
-        if cuts is not None:
-            return cuts
-    ordered, sorted_weights, has_missing = sort_column(values, weights, scratch)
-    ranks = None if sorted_weights is None else np.cumsum(sorted_weights)
-    return cut_summary(Summary(ordered, ranks), max_bin, has_missing or absent > 0)
-
-
-def _has_repeated(values: npt.NDArray[Any]) -> bool:
-    """Return whether some value is likely to be that of a whole bin or more."""
-    sample = np.sort(values[:: values.size // _SAMPLE])
-    return bool((sample[_REPEATED:] == sample[:-_REPEATED]).any())
-
-
-def _cut_counts(
-    counts: ValueCounts, max_bin: int, has_missing: bool
-) -> ColumnCuts | None:
-    """Return the cuts of one column, or None if a value is that of several quantiles.
-
-    They are those of `cut_summary`: the quantiles, if no two are equal.
-    """
-    bins = _most_bins(max_bin, has_missing)
-    if counts.n_ranges <= max_bin:  # there may be less distinct values than bins
-        return None
-    inner = grid_ranks(counts.total, bins, np.arange(1, bins))
-    points = counts.at(np.concatenate([[0], inner, [counts.total - 1]]))
-    if (points[1:-1] == points[:-2]).any():
-        return None
-    return _column_cuts(points[0], points[1:-1], points[-1], has_missing)
-
-
 def sort_column(
     values: npt.NDArray[Any],
     weights: Int64s | None,
@@ -329,22 +267,23 @@ def cut_summary(summary: Summary, max_bin: int, has_missing: bool) -> ColumnCuts
             raise UnresolvedEntries(np.flatnonzero(mixed))
         inner = low[1:][changes]
     else:
-        bins = _most_bins(max_bin, has_missing)
+        bins = most_bins(max_bin, has_missing)
         inner = _RankGrids(low, summary.ranks, mixed).finest(bins)
-    return _column_cuts(low[0], inner, high[-1], has_missing)
+    return cuts_between(low[0], inner, high[-1], has_missing)
 
 
-def _most_bins(max_bin: int, has_missing: bool) -> int:
+def most_bins(max_bin: int, has_missing: bool) -> int:
     """Return the most bins of a column, without that of missing values."""
     return max_bin - 1 if has_missing and max_bin == _SMALL_BINS else max_bin
 
 
-def _column_cuts(
+def cuts_between(
     lowest: np.floating[Any],
     inner: npt.NDArray[Any],
     highest: np.floating[Any],
     has_missing: bool,
 ) -> ColumnCuts:
+    """Return the cuts with these inner ones, of values between two extremes."""
     # Adding 0.0 turns -0.0 into 0.0.
     upper = np.append(inner.astype(np.float64), _above(highest)) + 0.0
     return ColumnCuts(upper, _below(lowest), has_missing)

@@ -40,12 +40,14 @@ from hornbeam.binning.cuts import (
 )
 from hornbeam.binning.sketch import CHUNK_ROWS, POINTS
 from hornbeam.binning.table_passes import run_passes
+from hornbeam.binning.value_counts import COUNTED_ROWS, CountPass, counted_cuts
 from hornbeam.data.schema import Schema
 from hornbeam.data.table import Table
 
 __all__ = [
     "MAX_BYTES",
     "CategoryCutFinder",
+    "CountedCutFinder",
     "CutFinder",
     "ExactCutFinder",
     "SketchCutFinder",
@@ -102,6 +104,7 @@ def cut_finders(
     exact: bool,
     max_bytes: int,
     features: Sequence[int] | None = None,
+    counts: bool = False,
 ) -> list[CutFinder[Any]]:
     """Return a cut finder for each column.
 
@@ -119,6 +122,8 @@ def cut_finders(
         Memory for the values that all columns keep.
     features
         The columns; None: all.
+    counts
+        Whether to count long columns first, in more passes than sorting them takes.
     """
     chosen = range(schema.n_features) if features is None else features
 
@@ -127,7 +132,10 @@ def cut_finders(
             names = schema.categories.of(feature)
             return CategoryCutFinder(None if names is None else len(names))
         if exact:
-            return ExactCutFinder(max_bin, n_rows, max_bytes // len(chosen))
+            finder = ExactCutFinder(max_bin, n_rows, max_bytes // len(chosen))
+            if counts and n_rows >= COUNTED_ROWS:
+                return CountedCutFinder(max_bin, max_bytes // len(chosen), finder)
+            return finder
         return SketchCutFinder(max_bin)
 
     return [finder_of(feature) for feature in chosen]
@@ -285,6 +293,39 @@ class ExactCutFinder(CutFinder[SketchPass | RangePass]):
         except UnresolvedEntries as unresolved:
             return unresolved.entries
         return None
+
+
+class CountedCutFinder(CutFinder[ColumnPass]):
+    """Exact cuts of a long column, which is counted.
+
+    Parameters
+    ----------
+    max_bin
+        Maximum number of bins.
+    max_bytes
+        Memory for the values near quantiles.
+    otherwise
+        Finds the cuts that counts do not lead to.
+    """
+
+    def __init__(self, max_bin: int, max_bytes: int, otherwise: ExactCutFinder) -> None:
+        self._steps = counted_cuts(max_bin, max_rows=max_bytes // _VALUE_BYTES)
+        self._next: CountPass | None = next(self._steps)
+        self._otherwise = otherwise
+
+    def new_pass(self) -> ColumnPass:
+        return self._otherwise.new_pass() if self._next is None else self._next
+
+    def end_pass(self, column_pass: ColumnPass) -> None:
+        if self._next is not None:
+            try:
+                self._next = self._steps.send(column_pass)
+            except StopIteration as end:
+                self._next, self.cuts = None, end.value
+            return
+        assert isinstance(column_pass, SketchPass | RangePass)
+        self._otherwise.end_pass(column_pass)
+        self.cuts = self._otherwise.cuts
 
 
 def find_stream_cuts(

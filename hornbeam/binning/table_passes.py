@@ -1,4 +1,4 @@
-"""Passes over the rows of a table, in chunks or over sorted columns."""
+"""Passes over the rows of a table, in chunks or over columns that are kept."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hornbeam.binning.column_pass import ColumnPass
+from hornbeam.binning.column_pass import ColumnPass, SortedPass
 from hornbeam.binning.cuts import sort_column
 from hornbeam.binning.sketch import CHUNK_ROWS
 from hornbeam.binning.threads import in_threads, mapped_bytes, thread_count
+from hornbeam.binning.value_counts import CountPass, NumberedColumn
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 
-__all__ = ["SortedColumnCache", "checked_batches", "row_chunks", "run_passes"]
+__all__ = ["ColumnCache", "checked_batches", "row_chunks", "run_passes"]
 
 Int64s = npt.NDArray[np.int64]
+#: A column as `sort_column` returns it.
+Sorted = tuple[npt.NDArray[Any], Int64s | None, bool]
 
 #: Columns read at once from a table in memory, which uses most of each cache line of a
 #: row-major array.
@@ -56,7 +59,10 @@ def run_passes(
             chunk_weights = weights[start : start + chunk.size]
         scratch = scratches.get()
         try:
-            column_pass.add(*sort_column(chunk, chunk_weights, scratch))
+            if isinstance(column_pass, CountPass):
+                column_pass.count(NumberedColumn(chunk, chunk_weights, scratch))
+            elif isinstance(column_pass, SortedPass):
+                column_pass.add(*sort_column(chunk, chunk_weights, scratch))
         finally:
             scratches.put(scratch)
 
@@ -130,11 +136,11 @@ def checked_batches(
         )
 
 
-class SortedColumnCache:
-    """Keeps sorted columns of a table from one pass to the next, as memory allows.
+class ColumnCache:
+    """Keeps columns of a table from one pass to the next, as memory allows.
 
-    Sorting takes most of the time of a pass: a pass over a column that is still sorted
-    takes a tenth of it.
+    Reading or sorting takes most of the time of a pass: a pass over a column that is
+    still sorted takes a tenth of it.
 
     Parameters
     ----------
@@ -143,7 +149,7 @@ class SortedColumnCache:
     weights
         (rows,) from `integer_weights`, or None.
     max_bytes
-        Memory for the sorted columns.
+        Memory for the columns.
     """
 
     def __init__(self, table: Table, weights: Int64s | None, max_bytes: int) -> None:
@@ -152,7 +158,8 @@ class SortedColumnCache:
         row_bytes = np.dtype(table.dtype).itemsize
         row_bytes += 0 if weights is None else weights.itemsize
         self._max_columns = max_bytes // (row_bytes * table.n_rows)
-        self._columns: dict[int, tuple[npt.NDArray[Any], Int64s | None, bool]] = {}
+        #: As they are counted, or as `sort_column` returns them.
+        self._columns: dict[int, NumberedColumn | Sorted] = {}
 
     def run_passes(
         self, features: Sequence[int], passes: Sequence[ColumnPass], n_threads: int
@@ -169,31 +176,38 @@ class SortedColumnCache:
         chosen = features[: self._max_columns]
         cached = self._columns.keys() & set(chosen)
         self._columns = {feature: self._columns[feature] for feature in cached}
-        new = [i for i, feature in enumerate(chosen) if feature not in cached]
+        new = [feature for feature in chosen if feature not in cached]
+        read: dict[int, npt.NDArray[Any]] = {}
         if new:
-            self._sort(chosen, new, passes, n_threads)
+            ((_, columns),) = row_chunks(self._table, new, self._table.n_rows)
+            read = dict(zip(new, columns, strict=True))
 
-        def add(i: int) -> None:
-            passes[i].add(*self._columns[chosen[i]])
+        def run(i: int) -> None:
+            feature, column_pass = chosen[i], passes[i]
+            column = self._columns.get(feature)
+            values = read.get(feature)
+            if isinstance(column_pass, CountPass):
+                if not isinstance(column, NumberedColumn):
+                    assert values is not None
+                    column = NumberedColumn(values, self._weights, _memory_of(values))
+                column_pass.count(column)
+            elif isinstance(column_pass, SortedPass):
+                if isinstance(column, NumberedColumn):
+                    values, column = column.values, None
+                if column is None:
+                    assert values is not None
+                    weights = self._weights if column_pass.is_weighted else None
+                    # A column without weights is sorted in place.
+                    scratch = values.view(np.uint8) if weights is None else None
+                    column = sort_column(values, weights, scratch)
+                column_pass.add(*column)
+            assert column is not None
+            self._columns[feature] = column
 
-        in_threads(add, range(len(chosen)), n_threads)
+        in_threads(run, range(len(chosen)), n_threads)
         return len(chosen)
 
-    def _sort(
-        self,
-        features: Sequence[int],
-        new: Sequence[int],
-        passes: Sequence[ColumnPass],
-        n_threads: int,
-    ) -> None:
-        chunks = row_chunks(self._table, [features[i] for i in new], self._table.n_rows)
-        ((_, columns),) = chunks
 
-        def sort(place: int) -> None:
-            i, values = new[place], columns[place]
-            weights = self._weights if passes[i].is_weighted else None
-            # A column without weights is sorted in place.
-            scratch = values.view(np.uint8) if weights is None else None
-            self._columns[features[i]] = sort_column(values, weights, scratch)
-
-        in_threads(sort, range(len(new)), n_threads)
+def _memory_of(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8] | None:
+    """Return the memory of float32, for the same values as they are counted."""
+    return values.view(np.uint8) if values.dtype == np.float32 else None

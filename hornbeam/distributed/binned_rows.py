@@ -16,7 +16,7 @@ from hornbeam.binning.cuts import ColumnCuts, integer_weights
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.external import ExternalMatrix
 from hornbeam.binning.external_build import build_worker_external
-from hornbeam.binning.table_passes import SortedColumnCache, run_passes
+from hornbeam.binning.table_passes import ColumnCache, run_passes
 from hornbeam.data.opening import CacheOptions
 from hornbeam.data.table import Table
 from hornbeam.distributed.binning import BinInfo
@@ -25,9 +25,9 @@ __all__ = ["BinnedRows"]
 
 Floats = npt.NDArray[np.float64]
 
-#: Bytes for sorted columns that are kept between the passes for cuts: enough for a
+#: Bytes for columns that are kept between the passes for cuts: enough for a
 #: million rows of 28 floats.
-_SORTED_BYTES = 128 << 20
+_KEPT_BYTES = 128 << 20
 
 
 class BinnedRows:
@@ -50,7 +50,7 @@ class BinnedRows:
     def __init__(self, caching: CacheOptions | None) -> None:
         self._caching = caching
         self._tables: list[Table] = []
-        self._sorted: SortedColumnCache | None = None
+        self._column_cache: ColumnCache | None = None
         self.binned: DenseMatrix | ExternalMatrix | None = None
         #: Weights of the cuts, (rows,), if they differ from the weights of the rows.
         self._cut_weights: Floats | None = None
@@ -65,6 +65,12 @@ class BinnedRows:
     def row_weights(self) -> Floats | None:
         """The weights, one for each row."""
         raise NotImplementedError
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether columns are kept in memory between the passes for cuts."""
+        # Rows whose bins go to disk may not fit in memory.
+        return self._caching is None
 
     def threads(self, n_threads: int) -> int:
         """Return `n_threads`, or those of the worker if it is 0 or less."""
@@ -98,11 +104,10 @@ class BinnedRows:
         n_threads = self.threads(n_threads)
         own = self.row_weights if self._cut_weights is None else self._cut_weights
         weights = integer_weights(own, largest_weight, n_rows)
-        if self._sorted is None:
-            # Rows whose bins go to disk may not fit in memory.
-            n_bytes = _SORTED_BYTES if self._caching is None else 0
-            self._sorted = SortedColumnCache(self.table, weights, n_bytes)
-        done = self._sorted.run_passes(features, passes, n_threads)
+        if self._column_cache is None:
+            n_bytes = _KEPT_BYTES if self.keeps_columns else 0
+            self._column_cache = ColumnCache(self.table, weights, n_bytes)
+        done = self._column_cache.run_passes(features, passes, n_threads)
         if done == len(features):
             return passes
         begin = 0
@@ -125,7 +130,7 @@ class BinnedRows:
     def bin(self, columns: list[ColumnCuts], max_bin: int, n_threads: int) -> BinInfo:
         """Bin the rows by the global cuts; return the properties of the bins."""
         n_threads = self.threads(n_threads)
-        self._sorted = None
+        self._column_cache = None
         binned: DenseMatrix | ExternalMatrix
         if self._caching is None:
             binned = bin_batches(self.table, columns, max_bin, n_threads, own_cuts=True)

@@ -93,6 +93,8 @@ class BinOptions:
         The maximum number of bins of a column.
     n_threads
         Threads on each worker.
+    keep_columns
+        Whether workers may keep the columns in memory between the passes for cuts.
     keep_features
         Whether the rows will be binned again, by other cuts.
     """
@@ -101,6 +103,7 @@ class BinOptions:
     n_rows: int
     max_bin: int
     n_threads: int
+    keep_columns: bool = True
     keep_features: bool = False
 
 
@@ -132,6 +135,7 @@ def bin_partitions(
             exact=True,
             max_bytes=_PASS_BYTES,
             features=features,
+            counts=options.keep_columns,
         )
 
         def run_passes(

@@ -163,7 +163,12 @@ class OwnRows(BinnedRows):
         """
         cluster = GroupCluster(self.group, self)
         options = BinOptions(
-            self.table.schema, self.part.n_rows, max_bin, n_threads, keep_features
+            self.table.schema,
+            self.part.n_rows,
+            max_bin,
+            n_threads,
+            keep_columns=self.keeps_columns,
+            keep_features=keep_features,
         )
         bin_partitions(cluster, cluster.actors, options, largest_weight)
 

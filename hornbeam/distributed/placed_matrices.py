@@ -272,7 +272,12 @@ class ClusterTraining(PlacedMatrix):
     ) -> GlobalBins:
         p, rows = self._booster.params, self.matrix.n_rows
         options = BinOptions(
-            self._schema, rows, p.bins(), p.nthread, self._per_tree_bins
+            self._schema,
+            rows,
+            p.bins(),
+            p.nthread,
+            keep_columns=self.matrix.reader.caching is None,
+            keep_features=self._per_tree_bins,
         )
         return bin_partitions(self.cluster, actors, options, largest_weight)
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from hornbeam.binning.cuts import cut_column, integer_weights
+from hornbeam.binning.cuts import integer_weights
+from hornbeam.binning.value_counts import cut_column
 
 TYPES = [np.float32, np.float64]
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from hornbeam.binning.cuts import cut_column, cut_summary, integer_weights
+from hornbeam.binning.cuts import cut_summary, integer_weights
 from hornbeam.binning.sketch import SketchOfChunks, sketch_sorted
+from hornbeam.binning.value_counts import cut_column
 
 
 def sketch_of(values, weights, points, chunk_rows):

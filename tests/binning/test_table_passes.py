@@ -1,4 +1,4 @@
-"""Passes over cached sorted columns find the cuts of the rows."""
+"""Passes over cached columns find the cuts of the rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hornbeam.binning import exact_quantiles
 from hornbeam.binning.bin_table import bin_table
 from hornbeam.binning.cuts import Cuts, integer_weights
 from hornbeam.binning.exact_quantiles import cut_finders, find_cuts
-from hornbeam.binning.table_passes import SortedColumnCache, run_passes
+from hornbeam.binning.table_passes import ColumnCache, run_passes
 from hornbeam.data.containers.dispatch import as_table
 from hornbeam.data.table import Table
 
@@ -66,7 +66,11 @@ TYPES = ["float", "float", "float", "c"]
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kept", [0, 1, 3, 4])
-def test_cached_columns_give_the_cuts_of_the_rows(kept, weighted, threads, monkeypatch):
+@pytest.mark.parametrize("counts", [False, True])
+def test_cached_columns_give_the_cuts_of_the_rows(
+    counts, kept, weighted, threads, monkeypatch
+):
+    monkeypatch.setattr(exact_quantiles, "COUNTED_ROWS", 1)
     # With small sketches further passes are needed.
     monkeypatch.setattr(exact_quantiles, "POINTS", 64)
     monkeypatch.setattr(exact_quantiles, "_RANGE_POINTS_PER_BIN", 1)
@@ -79,7 +83,7 @@ def test_cached_columns_give_the_cuts_of_the_rows(kept, weighted, threads, monke
     table = Counted(parts)
     fixed = integer_weights(weights) if weighted else None
     max_bytes = kept * ROWS * (16 if weighted else 8)
-    cache = SortedColumnCache(table, fixed, max_bytes)
+    cache = ColumnCache(table, fixed, max_bytes)
     done = []
 
     def read(places, passes):
@@ -89,7 +93,9 @@ def test_cached_columns_give_the_cuts_of_the_rows(kept, weighted, threads, monke
             run_passes(table, places[rest], passes[rest], fixed, threads)
         return passes
 
-    columns = cut_finders(table.schema, 16, ROWS, exact=True, max_bytes=4000)
+    columns = cut_finders(
+        table.schema, 16, ROWS, exact=True, max_bytes=4000, counts=counts
+    )
     found = Cuts.join(find_cuts(columns, read))
     whole = as_table(data, types=TYPES)
     exact = bin_table(whole, 16, weights if weighted else None).cuts
@@ -106,7 +112,7 @@ def test_cached_columns_give_the_cuts_of_the_rows(kept, weighted, threads, monke
 def test_unused_columns_are_dropped_from_the_cache():
     data, _ = samples()
     table = Counted([as_table(data)])
-    cache = SortedColumnCache(table, None, 2 * ROWS * 8)
+    cache = ColumnCache(table, None, 2 * ROWS * 8)
 
     def read(*features):
         columns = cut_finders(table.schema, 16, ROWS, exact=True, max_bytes=4000)

@@ -56,6 +56,30 @@ def test_any_number_of_processes_trains_the_same_model(n_workers):
         assert type(booster) is hornbeam.Booster
 
 
+def test_long_columns_have_the_cuts_of_the_rows_of_all_processes():
+    rng = np.random.default_rng(1)
+    n_rows = 1 << 15
+    x = rng.normal(size=(n_rows, 5))  # counted
+    x[:, 1] = np.where(rng.random(n_rows) < 0.3, np.nan, x[:, 1])
+    x[:, 2] = np.where(rng.random(n_rows) < 0.3, 0.5, x[:, 2])  # sorted
+    x[:, 3] = rng.integers(0, 9, n_rows)
+    x[: n_rows // 2, 4] = np.nan  # missing in all of one process's rows
+    y, weights = np.nan_to_num(x).sum(axis=1), rng.integers(0, 4, n_rows) / 3
+
+    def train(rows, weight):
+        own = None if weight is None else weight[rows]
+        data = hornbeam.DMatrix(x[rows], y[rows], weight=own)
+        return hornbeam.train(PARAMS, data, 2, verbose_eval=False).digest()
+
+    def of_part(rows, weight):
+        half = slice(n_rows // 2) if rows.start == 0 else slice(n_rows // 2, n_rows)
+        return train(half, weight)
+
+    for weight in (None, weights):
+        alone = train(slice(n_rows), weight)
+        assert run(2, of_part, weight) == [alone, alone]
+
+
 def test_a_line_a_round_is_printed_once(capsys):
     run(2, verbose_eval=True)
     lines = capsys.readouterr().out.splitlines()

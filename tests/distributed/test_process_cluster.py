@@ -27,6 +27,10 @@ def read(number, **more):
     return {"data": X[own], "label": Y[own]} | {k: v[own] for k, v in more.items()}
 
 
+def as_rows(x):
+    return {"data": x, "label": x[:, 0]}
+
+
 def squared(margins, data):
     return margins - data.get_label(), np.ones_like(margins)
 
@@ -65,6 +69,17 @@ def test_models_and_predictions_are_those_of_one_process(cluster):
             predict(cluster, booster, data, **options),
             booster.predict(alone, **options),
         )
+
+
+def test_long_columns_have_the_cuts_of_one_process(cluster):
+    x = np.random.default_rng(3).normal(size=(1 << 15, 3))
+    x[:, 2] = np.round(x[:, 2], 1)
+    half = len(x) // 2
+    parts = [x[:half], x[half:]]
+    reads = [partial(as_rows, part) for part in parts]
+    found = train(cluster, {}, ProcessDMatrix(cluster, reads), 2, verbose_eval=False)
+    alone = hornbeam.train({}, hornbeam.DMatrix(x, x[:, 0]), 2, verbose_eval=False)
+    assert found["booster"].digest() == alone.digest()
 
 
 @pytest.mark.parametrize("width", [1, 2])
