@@ -49,6 +49,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--short-atomics", action="store_true", help="two additions of 32 bits for one"
     )
+    parser.add_argument(
+        "--stages",
+        action=argparse.BooleanOptionalAction,
+        help="copy arrays through pinned memory, or from where they are",
+    )
     parser.add_argument("--no-cpu", action="store_true", help="leave out the CPU")
     parser.add_argument(
         "--external-memory", action="store_true", help="train from blocks on disk, too"
@@ -65,6 +70,8 @@ def choose_options(arguments: argparse.Namespace) -> devices.Device:
         changed["group_size"] = arguments.group_size
     if arguments.short_atomics:
         changed["long_atomics"] = False
+    if arguments.stages is not None:
+        changed["stages"] = arguments.stages
     device = replace(device, options=replace(device.options, **changed))
     arguments.device = device.name
     devices.find_devices = lambda: (device,)  # type: ignore[assignment]

@@ -22,10 +22,15 @@ LOCAL_BYTES = 48 << 10
 #: of the largest number (balls in bins).
 CONFLICT = 3.5
 #: Kernel launches and waits of a level, and the seconds of each.
-LAUNCHES, LAUNCH_SECONDS = 6, 5e-6
+LAUNCHES, LAUNCH_SECONDS = 9, 5e-6
 WAITS, WAIT_SECONDS = 2, 15e-6
 #: Seconds of the host for one bin of the split search on one thread.
-SEARCH_SECONDS = 1.2e-9
+SEARCH_SECONDS = 2.2e-9
+#: Operations in float64 for one bin of the search on the device, of which each may have
+#: two cuts: a division counts as eight.
+SEARCH_OPERATIONS = 120
+#: Bytes of the best split of a node.
+SPLIT_BYTES = 96
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class Card:
         Multiprocessors, and their clock in Hz.
     link
         Bytes a second between host and device, as measured by others on such links.
+    doubles
+        Operations a second in float64.
     """
 
     name: str
@@ -47,15 +54,16 @@ class Card:
     units: int
     clock: float
     link: float
+    doubles: float
 
 
 CARDS = [
-    Card("H100 SXM", 3.35e12, 132, 1.83e9, 50e9),
-    Card("A100 SXM 40 GB", 1.555e12, 108, 1.41e9, 24e9),
-    Card("L4", 0.30e12, 58, 2.04e9, 24e9),
-    Card("RTX 4090", 1.008e12, 128, 2.52e9, 24e9),
-    Card("RX 7900 XTX", 0.96e12, 96, 2.5e9, 24e9),
-    Card("integrated, 96 execution units", 0.0768e12, 12, 1.3e9, 20e9),
+    Card("H100 SXM", 3.35e12, 132, 1.83e9, 50e9, 34e12),
+    Card("A100 SXM 40 GB", 1.555e12, 108, 1.41e9, 24e9, 9.7e12),
+    Card("L4", 0.30e12, 58, 2.04e9, 24e9, 0.47e12),
+    Card("RTX 4090", 1.008e12, 128, 2.52e9, 24e9, 1.29e12),
+    Card("RX 7900 XTX", 0.96e12, 96, 2.5e9, 24e9, 1.92e12),
+    Card("integrated, 96 execution units", 0.0768e12, 12, 1.3e9, 20e9, 0.06e12),
 ]
 
 
@@ -118,24 +126,45 @@ class Work:
         split = sum(min(self.features, 2**level) for level in columns)
         return float(self.rows) * (self.depth * row_bytes + split)
 
-    def read_back(self) -> float:
-        """Return the bytes of histograms that the host reads."""
+    @property
+    def nodes(self) -> int:
+        """The nodes whose splits are searched."""
+        return int(2**self.depth) - 1
+
+    def search_bytes(self) -> float:
+        """Return the bytes of histograms that are cleared, subtracted and searched."""
         built = 2 ** (self.depth - 1)
-        return built * self.features * self.bins * 16
+        bins = self.features * self.bins
+        return 16.0 * bins * (2 * built + 3 * (self.nodes - built))
+
+    def histograms_read(self) -> float:
+        """Return the bytes that the host reads if it searches: of smaller siblings."""
+        return 16.0 * 2 ** (self.depth - 1) * self.features * self.bins
 
 
-def seconds(card: Card, work: Work, threads: int = 8) -> dict[str, float]:
+def search_seconds(card: Card, work: Work) -> float:
+    """Return the seconds of the split search on the device, splits to the host."""
+    operations = work.nodes * work.features * work.bins * SEARCH_OPERATIONS
+    search = max(work.search_bytes() / card.bandwidth, operations / card.doubles)
+    return search + work.nodes * SPLIT_BYTES / card.link
+
+
+def seconds(card: Card, work: Work) -> dict[str, float]:
     """Return the seconds of each part of a round."""
     found = {name: own / card.bandwidth for name, own in work.bytes_moved().items()}
     # A pair takes two additions of 32 bits; a multiprocessor does 32 a cycle.
     pairs = card.units * card.clock * 32 / 2 / CONFLICT
     found["histograms"] = max(found["histograms"], work.additions() / pairs)
-    nodes = 2**work.depth - 1
-    found["split search"] = nodes * work.features * work.bins * SEARCH_SECONDS / threads
-    found["histograms to the host"] = work.read_back() / card.link
+    found["split search"] = search_seconds(card, work)
     each = LAUNCHES * LAUNCH_SECONDS + WAITS * WAIT_SECONDS
     found["launches and waits"] = work.depth * each
     return found
+
+
+def host_search_seconds(card: Card, work: Work, threads: int) -> float:
+    """Return the seconds of the split search on the host, histograms to the host."""
+    bins = work.nodes * work.features * work.bins
+    return bins * SEARCH_SECONDS / threads + work.histograms_read() / card.link
 
 
 def main() -> None:
@@ -151,13 +180,16 @@ def main() -> None:
         table = Table(
             title=f"{work.rows:,} x {work.features}, depth {depth}: computed ms a round"
         )
-        found = [seconds(card, work, given.threads) for card in CARDS]
+        found = [seconds(card, work) for card in CARDS]
         table.add_column("part")
         for card in CARDS:
             table.add_column(card.name, justify="right")
         for part in found[0]:
             table.add_row(part, *(f"{own[part] * 1e3:.2f}" for own in found))
         table.add_row("all", *(f"{sum(own.values()) * 1e3:.1f}" for own in found))
+        own = (host_search_seconds(card, work, given.threads) for card in CARDS)
+        each = (f"{one * 1e3:.2f}" for one in own)
+        table.add_row("the split search, if it were on the host", *each)
         streamed = (f"{work.streamed() / card.link * 1e3:.0f}" for card in CARDS)
         table.add_row("bins from external memory, meanwhile", *streamed)
         Console(width=120).print(table)

@@ -21,7 +21,7 @@ from hornbeam.backends.interface import (
 )
 from hornbeam.backends.level_search import LevelSearch
 from hornbeam.backends.quantisation import quantise_tree
-from hornbeam.backends.rows import Rows
+from hornbeam.backends.rows import Rows, SplitSearch
 from hornbeam.backends.symmetric_grower import SymmetricGrower
 from hornbeam.backends.tree_grower import TreeGrower, TreeSearch, features_of_task
 from hornbeam.binning.layout import HistogramLayout
@@ -41,8 +41,6 @@ from hornbeam.kernels.tree import CELLS_PER_BIN
 
 __all__ = ["HistogramBackend"]
 
-#: Memory for the histograms of one training.
-_HISTOGRAM_BYTES = 1 << 30
 _NO_SLOTS = np.empty(0, np.int64)
 
 
@@ -63,7 +61,8 @@ class HistogramBackend(Backend):
     team
         The threads of the split search; given back by `close`.
     max_histograms
-        Maximum number of nodes with histograms at a time; None: what fits in one GiB.
+        Maximum number of nodes with histograms at a time; None: what fits in
+        ``rows.histogram_bytes``.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class HistogramBackend(Backend):
         bins, parts, columns = self._layout.n_histogram_bins, 2, self._n_columns
         most = self._max_histograms
         if most is None:
-            most = _HISTOGRAM_BYTES // (16 * bins * columns)
+            most = self._rows.histogram_bytes // (16 * bins * columns)
         if self.multi_output_columns > 0:
             columns += counts_rows
         elif counts_rows:
@@ -191,6 +190,7 @@ class HistogramBackend(Backend):
             offsets = self._layout.offsets
             narrow = columns[np.diff(offsets)[columns].argmin()]
             self._totals = offsets[narrow : narrow + 2]
+            self._is_numerical = not self._features["is_categorical"][features].any()
         if self._gradient_ranges is None:
             self._rows.expect(output, features, sample)
             self._gradient_ranges = self._rows.gradient_ranges()
@@ -318,6 +318,19 @@ class HistogramBackend(Backend):
         allowed: NDArray[np.uint8] | None,
         limits: NodeConstraints | None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        words, mask = self._set_words, EVERY_FEATURE if allowed is None else allowed
+        is_plain = self._is_numerical and limits is None
+        if self._rows.finds_splits and is_plain and self.multi_output_columns == 0:
+            search = SplitSearch(
+                self._assign_slots(nodes),
+                self._family[1][nodes],
+                mask,
+                self._totals,
+                self._scales[0],
+                self._rules,
+            )
+            splits = self._rows.find_splits(search)
+            return splits, np.zeros((nodes.size, words), np.uint64)
         built = self._build_histograms(nodes)
         features = self._chosen.size
         bins = self._widest * self._n_columns
@@ -325,7 +338,6 @@ class HistogramBackend(Backend):
         block = features_of_task(features, bins, threads)
         parts = -(-features // block)
         splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
-        words = self._set_words
         sets = np.empty((nodes.size, parts, words), np.uint64 if words else np.uint8)
         kernel, histograms, scales = self._search
         slots = self._family[1][nodes]
@@ -336,9 +348,7 @@ class HistogramBackend(Backend):
             kernel,
             threads,
             searched,
-            CandidateFeatures(
-                self._chosen, EVERY_FEATURE if allowed is None else allowed, block
-            ),
+            CandidateFeatures(self._chosen, mask, block),
             scales,
             self._rules,
             limits,
@@ -408,6 +418,16 @@ class HistogramBackend(Backend):
 
         Returns their slots, and those of the parents or -1.
         """
+        own, slots, parents = self._assign_slots(nodes)
+        self._rows.build_histograms(own, slots, self._histograms)
+        return slots, parents
+
+    def _assign_slots(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Give each node a slot; return the histograms to build.
+
+        They are (3, some): the smaller siblings or the root, their slots, and the slots
+        of the parents or -1.
+        """
         parents, slots, hessians = self._family
         sizes = self._rows.sizes(nodes)
         if sizes is None:
@@ -416,9 +436,7 @@ class HistogramBackend(Backend):
         count = assign_slots(
             nodes, sizes, parents, slots, self._free, self._free[-1:], built
         )
-        built_slots = built[1, :count]
-        self._rows.build_histograms(built[0, :count], built_slots, self._histograms)
-        return built_slots, built[2, :count]
+        return built[:, :count]
 
     def apply_splits(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,39 @@ from hornbeam.backends.interface import (
 )
 from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout
+from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.linear_leaves import NodeTerms
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "SplitSearch"]
+
+
+class SplitSearch(NamedTuple):
+    """A search of splits in histograms that stay with the rows.
+
+    Attributes
+    ----------
+    built
+        (3, some) int64: the nodes whose histograms are built from rows, their slots,
+        and the slots of the parents, which become those of the siblings by
+        subtraction; -1: none.
+    slots
+        (nodes,) int64: of the nodes whose splits are searched.
+    allowed
+        (nodes, features) uint8: whether each node may be split by it; (0, 0): all may.
+    every_row
+        (2,) int64: begin and end of histogram bins that count each row once.
+    scales
+        (2,) float64: the value of one unit of gradient and hessian sums.
+    rules
+        Of splits.
+    """
+
+    built: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    allowed: NDArray[np.uint8]
+    every_row: NDArray[np.int64]
+    scales: NDArray[np.float64]
+    rules: SplitRules
 
 
 class Rows(NoSplitGradients, ABC):
@@ -54,6 +84,10 @@ class Rows(NoSplitGradients, ABC):
         Number of gradient columns of multi-output trees; 0: trees have one output.
     lookahead
         Number of nodes that a leaf-wise grower should split at a time.
+    finds_splits
+        Whether `find_splits` may take the place of `build_histograms`.
+    histogram_bytes
+        The most memory for the histograms of a training, unless their number is given.
     """
 
     n_rows: int
@@ -62,6 +96,8 @@ class Rows(NoSplitGradients, ABC):
     layout: HistogramLayout | None
     multi_output_columns: int = 0
     lookahead: int = 1
+    finds_splits: bool = False
+    histogram_bytes: int = 1 << 30
 
     @abstractmethod
     def compute_gradients(self, objective: GradientSource) -> None:
@@ -157,6 +193,15 @@ class Rows(NoSplitGradients, ABC):
         counted in a third part, (1, slots, 3, bins), or in the hessians of one more
         column. Bins of features that the tree does not use stay as they are.
         """
+
+    def find_splits(self, search: SplitSearch) -> NDArray[Any]:
+        """Build histograms, and return the best split of each node searched.
+
+        All features of the tree are numerical, it has one output, and there are no
+        constraints. The splits are (nodes,) `SPLIT_DTYPE`. Histograms stay in their
+        slots until the tree ends.
+        """
+        raise NotImplementedError  # only devices search where the histograms are
 
     def root(self, *, counts_rows: bool) -> TreeRoot | None:
         """Return the root of the tree that has begun; None: rows are not in memory.

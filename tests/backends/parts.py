@@ -23,6 +23,7 @@ GROWTH = SplitParams(
     reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5
 )
 COUNTED = replace(GROWTH, min_samples_leaf=9, path_smooth=3.0)
+PENALISED = replace(GROWTH, reg_alpha=2.0, max_delta_step=0.4, min_child_weight=20.0)
 BY_LEVEL = GrowthLimits(lossguide=False, max_depth=5, max_leaves=0, gamma=0.0)
 BEST_FIRST = GrowthLimits(lossguide=True, max_depth=0, max_leaves=14, gamma=0.0)
 N_ROWS = 3000 if COMPILED else 150
@@ -44,6 +45,10 @@ KINDS = {
     "rows counted, best first": {"growth": COUNTED, "shape": BEST_FIRST},
     "rows counted, fine": {"growth": COUNTED, "outlier": 1e9},
     "one-side": {"sample": RowSample(0.3, 1, 2, True, 0.2)},
+    "numerical": {"categorical": False, "growth": PENALISED},
+    "numerical, best first": {"categorical": False, "shape": BEST_FIRST, "rates": 0.6},
+    "numerical, few histograms": {"categorical": False, "max_histograms": 1},
+    "numerical, fine": {"categorical": False, "outlier": 1e9},
 }
 
 
@@ -157,11 +162,12 @@ def grow(
     threads=1,
     most_bins=16,
     seed=0,
+    categorical=True,
 ):
     """Return the bytes of trees for two outputs, and of the margins after them.
 
-    The first two of five features have a part of the gradients each, the last one is
-    categorical. `make_rows` gets codes, labels, weights, margins and a team.
+    The first two of five features have a part of the gradients each, the last one may
+    be categorical. `make_rows` gets codes, labels, weights, margins and a team.
     """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N_ROWS, 5))
@@ -173,7 +179,7 @@ def grow(
     if outlier is not None:
         h[0, 5] = outlier
     weights = np.ones(N_ROWS) if weighted else None
-    kinds = ["q", "q", "q", "q", "c"]
+    kinds = ["q", "q", "q", "q", "c" if categorical else "q"]
     binned = DMatrix(X, feature_types=kinds).binned(most_bins)
     codes = binned.as_bins()
     team = take_team(threads)

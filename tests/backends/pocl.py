@@ -21,13 +21,13 @@ NAME = next(
 )
 
 #: Ways of compiling: a core of a processor, and groups as they run on GPUs, whose local
-#: memory fits two features of 256 bins.
+#: memory fits two features of 256 bins, and which are sent arrays in pinned memory.
 SHAPES = {
     "one item": Options(1, True, 1 << 20),
     "one item, few columns": Options(1, True, 1 << 13),
     "one item, short atomics": Options(1, False, 1 << 20),
     **{
-        f"{size} items, {bits} bits": Options(size, bits == 64, 1 << 13)
+        f"{size} items, {bits} bits": Options(size, bits == 64, 1 << 13, stages=True)
         for size in (32, 64, 128, 256)
         for bits in (32, 64)
     },

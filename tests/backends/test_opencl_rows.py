@@ -11,15 +11,19 @@ from parts import KINDS, grow, grow_in_memory
 from pocl import SHAPES, device_of, shapes_with
 
 import hornbeam
-from hornbeam.backends.opencl import bin_upload
+from hornbeam.backends.opencl import bin_upload, staging
 from hornbeam.backends.opencl.queue import DeviceQueue
 from hornbeam.backends.opencl.rows import OpenCLRows
-from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
+from hornbeam.kernels.layout import (
+    COARSE_GRADIENT_BITS,
+    COARSE_HESSIAN_BITS,
+    SPLIT_DTYPE,
+)
 from hornbeam.kernels.team import take_team
 
 WIDE = {"most_bins": 500}
 #: What each way of compiling is tried on in the fast tests.
-FEW = ("by level", "one-side", "fine", "rows counted, best first")
+FEW = ("by level", "one-side", "fine", "rows counted, best first", "numerical")
 
 
 def on_device(shape):
@@ -46,8 +50,11 @@ def test_bins_may_arrive_in_pieces(monkeypatch, shape, kind):
     assert grow(on_device(shape), **given) == grow(**given)
 
 
-def test_pieces_are_of_whole_words_of_rows():
-    queue = DeviceQueue(device_of(SHAPES["one item"]))
+@pytest.mark.parametrize("shape", ["one item", "64 items, 64 bits"])
+def test_pieces_are_of_whole_words_of_rows(monkeypatch, shape):
+    """Pinned memory has a part of a piece at a time."""
+    monkeypatch.setattr(staging, "_STAGE_BYTES", 999)
+    queue = DeviceQueue(device_of(SHAPES[shape]))
     bins = np.arange(22_000, dtype=np.uint8).reshape(11, 2000)
     for given in (bins, np.asfortranarray(bins), bins[:, 100:1900]):
         upload = bin_upload.BinUpload(queue, given)
@@ -82,28 +89,55 @@ def test_packed_sums_are_added_to_the_histogram_before_they_overflow(shape):
     assert np.array_equal(found[0, 0], [least * counts, most * counts])
 
 
-def test_the_host_waits_once_a_level(monkeypatch):
-    """For the histograms, and for nothing between them."""
+@pytest.mark.parametrize("kind", ["by level", "numerical"])
+def test_the_host_waits_once_a_level(monkeypatch, kind):
+    """For the histograms or for the best splits, and for nothing between them."""
     device = device_of(SHAPES["one item"])
-    waits, levels = [], []
-    read, build = DeviceQueue.read, OpenCLRows.build_histograms
+    waits, levels, sizes = [], [], []
+    read = DeviceQueue.read
 
-    def count_read(queue, *arguments):
-        waits.append(queue)
-        return read(queue, *arguments)
+    def count_read(queue, buffer, out):
+        waits.append(out.nbytes)
+        return read(queue, buffer, out)
 
-    def count_level(rows, nodes, *arguments):
-        before = len(waits)
-        build(rows, nodes, *arguments)
-        levels.append(len(waits) - before)
+    def count_level(method):
+        def counted(*arguments):
+            before = len(waits)
+            found = method(*arguments)
+            levels.append(len(waits) - before)
+            sizes.append(sum(waits[before:]))
+            return found
+
+        return counted
 
     monkeypatch.setattr(DeviceQueue, "read", count_read)
-    monkeypatch.setattr(OpenCLRows, "build_histograms", count_level)
-    grow(partial(OpenCLRows, queue=DeviceQueue(device)))
+    for name in ("build_histograms", "find_splits"):
+        method = getattr(OpenCLRows, name)
+        monkeypatch.setattr(OpenCLRows, name, count_level(method))
+    grow(partial(OpenCLRows, queue=DeviceQueue(device)), **KINDS[kind])
     assert len(levels) >= 4
     assert {*levels} == {1}
     # And for each of two trees for the sums of its gradients, and of its leaves.
     assert len(waits) <= len(levels) + 2 * 2 + 2
+    # Of 32 nodes and fewer, the splits are read only.
+    assert (max(sizes) <= 32 * SPLIT_DTYPE.itemsize) == (kind == "numerical")
+
+
+def test_only_plain_splits_are_searched_on_the_device(monkeypatch):
+    """Histograms are read for categories, sizes of nodes and vector leaves only."""
+    searched = []
+
+    def find_splits(rows, search):
+        searched.append(search)
+        return find(rows, search)
+
+    find = OpenCLRows.find_splits
+    monkeypatch.setattr(OpenCLRows, "find_splits", find_splits)
+    for kind in ("by level", "rows counted"):
+        grow(on_device("one item"), **KINDS[kind])
+    assert not searched
+    grow(on_device("one item"), **KINDS["numerical"])
+    assert len(searched) >= 4
 
 
 @pytest.mark.slow

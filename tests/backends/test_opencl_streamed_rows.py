@@ -15,6 +15,7 @@ from test_external_rows import UNLIMITED, external_rows
 import hornbeam
 from hornbeam.backends.memory_plan import MemoryPlan
 from hornbeam.backends.opencl import devices
+from hornbeam.backends.opencl.devices import opencl
 from hornbeam.backends.opencl.queue import DeviceQueue, UploadBuffers
 from hornbeam.backends.opencl.streamed_rows import StreamedRows
 from hornbeam.binning import external_build
@@ -70,8 +71,12 @@ def test_two_devices_give_the_same_trees(tmp_path, kind, is_small):
 
 @needs_two
 @pytest.mark.parametrize("block_rows", [N_ROWS, N_ROWS // 2, 7 + N_ROWS // 16])
-def test_devices_may_have_different_numbers_of_blocks(tmp_path, block_rows):
-    rows = streamed(tmp_path, devices=HALVES, block_rows=block_rows)
+@pytest.mark.parametrize("stages", [False, True])
+def test_devices_may_have_different_numbers_of_blocks(tmp_path, block_rows, stages):
+    own = [
+        replace(half, options=replace(half.options, stages=stages)) for half in HALVES
+    ]
+    rows = streamed(tmp_path, devices=own, block_rows=block_rows)
     assert grow(rows) == grow()
 
 
@@ -144,6 +149,20 @@ def test_uploads_reach_the_kernels_that_were_started_after_them():
 DATA = np.random.default_rng(0).normal(size=(N_ROWS, 6))
 LABELS = (DATA[:, 0] * DATA[:, 1] > 0).astype(float)
 VECTORS = {"multi_strategy": "multi_output_tree", "objective": "reg:squarederror"}
+
+
+def test_copies_from_pinned_memory_are_not_waited_for():
+    """So the next block is taken for another device meanwhile."""
+    queue = DeviceQueue(device_of(SHAPES["64 items, 64 bits"]))
+    given = np.arange(1000)
+    buffer, array = queue.empty(given.nbytes), given.copy()
+    held = opencl().UserEvent(buffer.context)
+    events = queue.upload(buffer, [(0, array)], held)
+    queue.release(events)
+    array[:] = 0
+    held.set_status(opencl().command_execution_status.COMPLETE)
+    queue.work_after(events)
+    assert np.array_equal(queue.read(buffer, array), given)
 
 
 def matrix(folder, labels=LABELS, **options):

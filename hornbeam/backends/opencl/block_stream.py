@@ -16,6 +16,7 @@ from hornbeam.backends.opencl.histograms import (
 )
 from hornbeam.backends.opencl.partition import SCRATCH_BYTES, PartitionScratch
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, UploadBuffers
+from hornbeam.backends.opencl.split_search import DeviceSplitSearch
 from hornbeam.binning.layout import HistogramLayout
 
 __all__ = ["BlockStream", "stream_bytes"]
@@ -60,8 +61,8 @@ class BlockStream:
     ----------
     queue
         As given.
-    histograms
-        That the blocks are added to.
+    histograms, split_search
+        That the blocks are added to, and the search of splits there.
     scratch
         For the partitions of the blocks.
     """
@@ -83,6 +84,7 @@ class BlockStream:
         self._packed = queue.empty(4 * self._words * rows)
         self._others: dict[Any, UploadBuffers] = {}
         self.histograms = DeviceHistograms(queue, layout, kind)
+        self.split_search = DeviceSplitSearch(queue, self.histograms, layout)
         self.scratch = PartitionScratch(queue, rows)
 
     @cached_property
@@ -114,8 +116,8 @@ class BlockStream:
             self._others[name] = UploadBuffers(self.queue, row_bytes * self._rows)
         return self._others[name].fill((0, array))
 
-    def wait(self) -> None:
-        """Let the device begin, and wait until all arrays have been copied."""
+    def release(self) -> None:
+        """Let the device begin, and wait until the arrays that were sent may change."""
         self.queue.flush()
         for own in (self._by_feature, self._by_row, *self._others.values()):
-            own.wait()
+            own.release()

@@ -23,7 +23,7 @@ _GROUP_SIZE = 256
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are compiled for a device; the results do not depend on it.
+    """How a device is used; the results do not depend on it.
 
     Attributes
     ----------
@@ -34,11 +34,15 @@ class Options:
         Whether there are atomic additions of 64 bits; otherwise there are two of 32.
     local_bytes
         Local memory of a group that builds histograms.
+    stages
+        Whether arrays are copied to it through pinned memory of the host. A device that
+        shares the memory of the host gains nothing by that.
     """
 
     group_size: int
     long_atomics: bool
     local_bytes: int
+    stages: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ def _describe(cl: Any, name: str, platform: Any, handle: Any) -> Device:
                 handle.local_mem_size,
                 _MOST_CACHE_BYTES if kind == "cpu" else _MOST_LOCAL_BYTES,
             ),
+            not handle.host_unified_memory,
         ),
         handle,
     )

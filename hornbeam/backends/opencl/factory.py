@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.memory_plan import plan_memory
-from hornbeam.backends.opencl.devices import find_device
+from hornbeam.backends.opencl.devices import Device, find_device
+from hornbeam.backends.opencl.histograms import histogram_bytes
 from hornbeam.backends.opencl.queue import DeviceQueue
 from hornbeam.backends.opencl.rows import OpenCLRows
 from hornbeam.backends.opencl.split_rows import SplitRows
@@ -17,6 +18,7 @@ from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
+    HistogramLayout,
     PerTreeBins,
     SortedColumns,
     SparseBins,
@@ -83,11 +85,20 @@ def create_device_rows(
             multi_output_columns,
         ).with_rows_in_memory(bins.memory_limit)
         rows = StreamedRows(bins, *state, devices, budget, *own)
-        return rows, budget.max_histograms
+        return rows, _on_devices(budget.max_histograms, bins.layout, devices)
     dense = _dense(device, bins)
     if len(devices) > 1:
         return SplitRows(dense, *state, devices, *own), max_histograms
     return OpenCLRows(dense, *state, DeviceQueue(devices[0]), *own), max_histograms
+
+
+def _on_devices(
+    most: int | None, layout: HistogramLayout, devices: list[Device]
+) -> int:
+    """Return the number of histograms, at most this, that fit on each device."""
+    bins = 16 * layout.n_histogram_bins
+    fitting = min(histogram_bytes(device) for device in devices) // bins
+    return fitting if most is None else min(most, fitting)
 
 
 def _dense(

@@ -1,4 +1,4 @@
-"""Gradient histograms of nodes, built on the device and read by the host."""
+"""Gradient histograms of nodes, built on the device."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.opencl.column_groups import ColumnGroups, group_columns
+from hornbeam.backends.opencl.devices import Device
 from hornbeam.backends.opencl.partition import DevicePartition
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import BLOCK_ROWS
 
-__all__ = ["DeviceHistograms", "pack_rows", "words_of_row"]
+__all__ = ["DeviceHistograms", "histogram_bytes", "pack_rows", "words_of_row"]
+
+#: The most memory for histograms that stay on a device, and its share of all.
+_MOST_BYTES, _SHARE = 1 << 30, 8
 
 #: Work-groups for each compute unit that share the rows of the histograms of a level.
 _GROUPS_PER_UNIT = 8
 #: The least rows of such a group: it adds its sums to the node's histogram at the end.
 _LEAST_ROWS = 1 << 11
+
+
+def histogram_bytes(device: Device) -> int:
+    """Return the most memory of a device for histograms that stay there."""
+    return min(_MOST_BYTES, device.memory // _SHARE, device.largest_buffer)
 
 
 def words_of_row(columns: int, kind: np.dtype[np.integer]) -> int:
@@ -58,8 +67,8 @@ def pack_rows(
 class DeviceHistograms:
     """Histograms of the columns of a tree, summed on the device.
 
-    A level calls `begin`, any number of `add`, of one block of rows or of several, and
-    `read`.
+    A level calls `begin` or `begin_in`, any number of `add`, of one block of rows or of
+    several, and after `begin` `read`.
 
     Parameters
     ----------
@@ -74,6 +83,12 @@ class DeviceHistograms:
     ----------
     row_words
         Words of 32 bits of a row.
+    chosen
+        The features of `choose`.
+    sums
+        The buffer of the histograms, (n_slots, 2, bins) int64.
+    n_slots
+        Number of histograms that there is memory for.
     """
 
     def __init__(
@@ -83,15 +98,15 @@ class DeviceHistograms:
         self._bins_per_word = 4 // kind.itemsize
         self.row_words = words_of_row(layout.n_columns, kind)
         self._columns_of_features = layout.column_of
-        self._chosen = np.empty(0, np.uint64)
+        self.chosen = np.empty(0, np.uint64)
         self._groups: dict[bool, tuple[ColumnGroups, list[Buffer]]] = {}
-        self._sums, self._n_bytes = queue.empty(0), 0
+        self.sums, self.n_slots = queue.empty(0), 0
         self._ones, self._n_ones = queue.empty(0), 0
 
     def choose(self, features: NDArray[np.uint64]) -> None:
         """Build histograms of the columns of these features from now on."""
-        if not np.array_equal(features, self._chosen):
-            self._chosen, self._groups = features, {}
+        if not np.array_equal(features, self.chosen):
+            self.chosen, self._groups = features, {}
 
     def begin(self, nodes: int, out: NDArray[np.int64], columns: int) -> bool:
         """Begin with histograms of zeros, which will be written to `out`.
@@ -113,11 +128,22 @@ class DeviceHistograms:
         self._columns = columns
         kinds = columns + counts_rows
         self._shape = kinds, nodes, 2, self._layout.n_histogram_bins
-        n_bytes = 8 * int(np.prod(self._shape))
-        if n_bytes > self._n_bytes:
-            self._n_bytes, self._sums = n_bytes, self._queue.empty(n_bytes)
-        self._queue.zero(self._sums, n_bytes)
+        self.begin_in(np.arange(kinds * nodes))
         return counts_rows
+
+    def begin_in(self, slots: NDArray[np.integer]) -> None:
+        """Begin with histograms of zeros in these slots; those in others stay."""
+        queue, size = self._queue, 2 * self._layout.n_histogram_bins
+        n_slots = int(slots.max()) + 1
+        if n_slots > self.n_slots:
+            old, old_bytes = self.sums, 8 * size * self.n_slots
+            self.n_slots = max(n_slots, self.n_slots * 5 // 4)
+            self.sums = queue.empty(8 * size * self.n_slots)
+            queue.copy(old, self.sums, old_bytes)
+        self._slots = slots
+        tiles, own = tiles_of(size), queue.copy_of(slots.astype(np.uint32))
+        sizes = np.uint32(tiles), np.uint32(size)
+        queue.run("clear_histograms", tiles * slots.size, own, *sizes, self.sums)
 
     def add(
         self,
@@ -154,7 +180,8 @@ class DeviceHistograms:
         first = np.cumsum(parts) - parts
         of_node = np.repeat(np.arange(nodes.size), parts)
         tasks = np.empty((of_node.size, 4), np.int32)
-        tasks[:, 0], tasks[:, 2] = 1 + nodes[of_node], kind * nodes.size + of_node
+        tasks[:, 0] = 1 + nodes[of_node]
+        tasks[:, 2] = self._slots[kind * nodes.size + of_node]
         tasks[:, 1] = partition.sides(nodes)[of_node]
         tasks[:, 3] = np.arange(of_node.size) - first[of_node]
         queue.run(
@@ -170,7 +197,7 @@ class DeviceHistograms:
             *lists[:2],
             np.uint32(built[0]),
             lists[2],
-            self._sums,
+            self.sums,
             np.uint32(self._layout.n_histogram_bins),
             pairs,
             groups.most_cells * (16 if is_wide else 8),
@@ -185,7 +212,7 @@ class DeviceHistograms:
 
     def read(self) -> NDArray[np.int64]:
         """Wait, and return the histograms, (kinds, nodes, 2, bins)."""
-        return self._queue.read(self._sums, np.empty(self._shape, np.int64))
+        return self._queue.read(self.sums, np.empty(self._shape, np.int64))
 
     def write(
         self,
@@ -206,7 +233,7 @@ class DeviceHistograms:
         if is_wide not in self._groups:
             groups = group_columns(
                 self._layout,
-                np.unique(self._columns_of_features[self._chosen]),
+                np.unique(self._columns_of_features[self.chosen]),
                 self._bins_per_word,
                 self._queue.device.options.local_bytes // (16 if is_wide else 8),
             )

@@ -1,13 +1,14 @@
 """Memory of a device, its kernels, and the queue of what it has to do.
 
 Calls return at once; the device works in the order of the calls. Only `read` and
-`write` wait. Uploads have a queue of their own, so that they overlap with kernels.
+`write` wait, the latter unless arrays go through pinned memory. Uploads have a queue of
+their own, so that they overlap with kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 from weakref import WeakSet
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.opencl.devices import Device, opencl
+from hornbeam.backends.opencl.staging import StagingBuffers
 from hornbeam.errors import DeviceError, ErrorCode
 from hornbeam.memory import in_words
 
@@ -33,7 +35,8 @@ Buffer = Any
 
 #: The sources, in the order in which they are compiled as one program.
 _SOURCES = """
-    common.cl gradients.cl quantise.cl histogram.cl partition.cl leaves.cl predict.cl
+    common.cl gradients.cl quantise.cl histogram.cl split_search.cl partition.cl
+    leaves.cl predict.cl
 """.split()
 #: Rows of a work-group in kernels that loop over rows.
 TILE_ROWS = 4096
@@ -230,10 +233,19 @@ class DeviceQueue:
                 self._queue.context, flags, hostbuf=np.ascontiguousarray(array)
             )
 
+    @cached_property
+    def _staging(self) -> StagingBuffers | None:
+        """Pinned memory, if the device has memory of its own."""
+        return StagingBuffers(self._queue) if self.device.options.stages else None
+
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """Copy a contiguous array to the buffer."""
-        if array.size > 0:
-            with self._naming("take an array"):
+        """Copy a contiguous array to the buffer; it may change afterwards."""
+        if array.size == 0:
+            return
+        with self._naming("take an array"):
+            if self._staging is not None:
+                self._staging.copy(self._queue, buffer, 0, array)
+            else:
                 self._cl.enqueue_copy(self._queue, buffer, array, is_blocking=True)
 
     def copy(
@@ -279,10 +291,16 @@ class DeviceQueue:
         """Start to copy contiguous arrays to these bytes of the buffer.
 
         The copies begin after the event `after`, None: at once. Returns their events;
-        the arrays must not change before these.
+        the arrays must not change before `release` with these returns.
         """
         events, before = [], None if after is None else [after]
         with self._naming("take an array"):
+            if self._staging is not None:
+                own = self._uploads
+                return [
+                    self._staging.copy(own, buffer, begin, array, before)
+                    for begin, array in parts
+                ]
             for begin, array in parts:
                 copied = self._cl.enqueue_copy(
                     self._uploads,
@@ -315,8 +333,10 @@ class DeviceQueue:
             self._queue.flush()
         return event
 
-    def wait(self, events: Sequence[Any]) -> None:
-        """Wait for the events of `upload`."""
+    def release(self, events: Sequence[Any]) -> None:
+        """Wait until the arrays of these events of `upload` may change."""
+        if self._staging is not None:
+            return  # they have been copied to pinned memory
         with self._naming("take an array"):
             for event in events:
                 event.wait()
@@ -392,7 +412,7 @@ class UploadBuffers:
         self._queue.work_after(self._copies)
         return self._buffers[0]
 
-    def wait(self) -> None:
-        """Wait until the arrays have been copied and may change."""
-        self._queue.wait(self._copies)
+    def release(self) -> None:
+        """Wait until the arrays may change."""
+        self._queue.release(self._copies)
         self._copies = []

@@ -21,7 +21,11 @@ from hornbeam.backends.opencl.gradient_columns import (
     GradientPair,
 )
 from hornbeam.backends.opencl.gradients import DeviceGradients
-from hornbeam.backends.opencl.histograms import DeviceHistograms, words_of_row
+from hornbeam.backends.opencl.histograms import (
+    DeviceHistograms,
+    histogram_bytes,
+    words_of_row,
+)
 from hornbeam.backends.opencl.listed_rows import ListedRows
 from hornbeam.backends.opencl.mirror import Mirror
 from hornbeam.backends.opencl.partition import (
@@ -30,8 +34,10 @@ from hornbeam.backends.opencl.partition import (
     PartitionScratch,
 )
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, check_memory, tiles_of
+from hornbeam.backends.opencl.split_search import DeviceSplitSearch
 from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.row_state import gradient_type
+from hornbeam.backends.rows import SplitSearch
 from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
@@ -62,8 +68,9 @@ def state_row_bytes(
 class OpenCLRows(ListedRows):
     """Bins, gradients, margins and the node of each row, on a device.
 
-    The histograms that it builds are read back, and the split search is that of rows
-    in memory. What the device does not compute (gradients of most objectives, draws of
+    Splits by numerical features of one output without constraints are searched there as
+    well; otherwise histograms are read back, and the split search is that of rows in
+    memory. What the device does not compute (gradients of most objectives, draws of
     rows, regressions of leaves) is computed on the host, from and to arrays that are
     copied when the other side reads them.
 
@@ -84,6 +91,7 @@ class OpenCLRows(ListedRows):
 
     #: A pass over few rows takes the device hardly longer than starting it.
     lookahead = 8
+    finds_splits = True
     #: Of the bins in memory.
     _upload: BinUpload | None = None
 
@@ -100,6 +108,7 @@ class OpenCLRows(ListedRows):
     ) -> None:
         state = targets, weights, margins, team, queue
         super().__init__(bins, *state, numbers, multi_output_columns)
+        self.histogram_bytes = histogram_bytes(queue.device)
         rows = self._state
         self._margins = Mirror(queue, rows.margins)
         computes = self.multi_output_columns == 0
@@ -119,6 +128,7 @@ class OpenCLRows(ListedRows):
         check_memory(queue.device, by_row + by_feature + state, largest)
         histograms = DeviceHistograms(queue, layout, kind)
         self._list_rows(layout, kind, histograms, PartitionScratch(queue, n_rows))
+        self._search = DeviceSplitSearch(queue, histograms, layout)
         self._upload = BinUpload(queue, bins.by_feature)
         self.set_by_feature(self._upload.by_feature)
         self.by_row = self._upload.by_row
@@ -197,6 +207,11 @@ class OpenCLRows(ListedRows):
 
     def _quantised(self) -> list[tuple[Buffer, bool]]:
         return [(column.quantised, column.is_wide) for column in self._columns]
+
+    def find_splits(self, search: SplitSearch) -> NDArray[Any]:
+        self._histograms.begin_in(search.built[1])
+        self.add_histograms(search.built[0], counts_rows=False)
+        return self._search.find_splits(search)
 
     # Leaves and margins
 

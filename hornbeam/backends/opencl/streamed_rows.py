@@ -23,6 +23,7 @@ from hornbeam.backends.opencl.partition import LIST_BYTES
 from hornbeam.backends.opencl.queue import DeviceQueue, check_memory
 from hornbeam.backends.opencl.rows import state_row_bytes
 from hornbeam.backends.row_numbers import RowNumbers
+from hornbeam.backends.rows import SplitSearch
 from hornbeam.binning.layout import ExternalBins
 from hornbeam.kernels.team import Team
 
@@ -111,6 +112,7 @@ class StreamedRows(PartedRows):
             BlockStream(DeviceQueue(device), layout, blocks.dtype, max(rows))
             for device in devices
         ]
+        self.finds_splits = len(devices) == 1
         kind = HostedBlockRows if is_hosted else DeviceBlockRows
         parts: list[BlockRows] = [
             kind(
@@ -166,6 +168,13 @@ class StreamedRows(PartedRows):
         found = reduce(np.add, [device.read() for device in own])
         own[0].write(found, slots, histograms)
 
+    def find_splits(self, search: SplitSearch) -> NDArray[Any]:
+        (stream,) = self._streams
+        stream.histograms.begin_in(search.built[1])
+        for _, part in self._pass(by_row=True):
+            part.add_histograms(search.built[0], counts_rows=False)
+        return stream.split_search.find_splits(search)
+
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
     ) -> NDArray[np.int64]:
@@ -206,7 +215,7 @@ class StreamedRows(PartedRows):
                 if by_row:
                     part.by_row = stream.send_rows(block.by_row)
                 yield device, part
-                stream.wait()
+                stream.release()
 
     def close(self) -> None:
         self._blocks.keep_in_memory(0)

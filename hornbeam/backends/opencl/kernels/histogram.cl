@@ -36,6 +36,18 @@ KERNEL void pack_rows(
                 bins[column * column_step + i * row_step];
 }
 
+// Clears the histograms in these slots, of `size` numbers each. There are `tiles`
+// work-groups for each.
+KERNEL void clear_histograms(
+    __global const uint* slots, uint tiles, uint size, __global long* histograms)
+{
+    __global long* own = histograms + (ulong)slots[get_group_id(0) / tiles] * size;
+    uint begin = get_group_id(0) % tiles * TILE_ROWS;
+    uint end = min(begin + TILE_ROWS, size);
+    for (uint i = begin + get_local_id(0); i < end; i += GROUP_SIZE)
+        own[i] = 0;
+}
+
 #if BINS_PER_WORD == 4
 #define BIN_IN(word, k) (((word) >> (8 * (k))) & 255u)
 #else
