@@ -4,9 +4,6 @@ import gc
 import logging
 import os
 
-# Collecting makes many objects, which stay; to search them takes a sixth of its time.
-gc.disable()
-
 # Threads of OpenMP and OpenBLAS would spin while they wait, which takes the processor
 # from the other processes that run tests. Their libraries read this when they load.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -64,6 +61,14 @@ def pytest_collection_modifyitems(config, items):
         return next(found, len(places))
 
     items.sort(key=place)
+
+
+def pytest_collectstart():
+    """Stop the garbage collector while objects are made that stay.
+
+    To search them would take a sixth of the time that collecting takes.
+    """
+    gc.disable()
 
 
 def pytest_collection_finish():
