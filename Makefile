@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+JIT_INSTALLED := $(VENV)/.installed-jit
 BENCH_INSTALLED := $(VENV)/.installed-bench
 DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
@@ -31,8 +32,9 @@ WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py
 	sklearn) $(wildcard tests/explain/test_*.py tests/xgboost/test_drop_in_*.py)
 # Left out are tests of the pages, of sources and of compiling, and digests, which are
 # compared for each level of the processor. Others that compile are marked jit.
-WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py digests.py \
-	docs.py docstrings.py parameter_names.py site.py),$(wildcard tests/test_*.py))
+WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py \
+	contributing.py digests.py docs.py docstrings.py gallery.py imports.py \
+	parameter_names.py selection.py site.py),$(wildcard tests/test_*.py))
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -55,11 +57,21 @@ $(BIN)/python:
 # versions of Python.
 COMPILE_ALL := -m compileall -qq --workers $(CORES)
 
-$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+$(INSTALLED): pyproject.toml constraints.txt | $(JIT_INSTALLED)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt \
 		--editable '.[dev]'
 	-@$(BIN)/python $(COMPILE_ALL) $(VENV)/lib
 	@touch $@
+
+# What the kernels need, so that they compile while the other packages are installed.
+$(JIT_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt \
+		--editable '.[jit]'
+	@touch $@
+
+.PHONY: kernels
+kernels: $(JIT_INSTALLED)  ## compile the kernels, or load them if they are compiled
+	$(BIN)/python -c 'import hornbeam; hornbeam.warmup()'
 
 $(BENCH_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
@@ -96,9 +108,9 @@ system:  ## install the browser and Java, one after the other
 	@$(MAKE) --no-print-directory java
 
 .PHONY: test
-test: $(INSTALLED)  ## run the tests in WORKERS processes (minutes)
+test:  ## run the tests in WORKERS processes (minutes)
+	@$(MAKE) --no-print-directory --jobs=2 install kernels
 	-@$(MAKE) --no-print-directory browser
-	$(BIN)/python -m hornbeam warmup  # once, not in each process
 	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and not alone"
 	$(PYTEST) --quiet -m "alone and not slow" $(ALONE)
 
@@ -166,9 +178,8 @@ wheel-tests:  # run the tests where `wheel-digests` has installed it
 		$(ON_ALL_CORES) $(WHEEL_TESTS) -m "not slow and not alone and not jit"
 
 .PHONY: signatures
-signatures: $(INSTALLED)  ## record with which types the package calls kernels (minutes)
+signatures: $(INSTALLED) kernels  ## record with which types the package calls kernels (minutes)
 	rm -rf build/signatures
-	$(BIN)/python -m hornbeam warmup
 	WHOLE_TABLE=1 HORNBEAM_SIGNATURES=build/signatures $(PYTEST) --quiet $(ON_ALL_CORES) \
 		-p native.record -m "not slow and not alone and not jit"
 	$(BIN)/python -m native.record build/signatures
