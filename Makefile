@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+JIT_INSTALLED := $(VENV)/.installed-jit
 BENCH_INSTALLED := $(VENV)/.installed-bench
 DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
@@ -31,8 +32,9 @@ WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py
 	sklearn) $(wildcard tests/explain/test_*.py tests/xgboost/test_drop_in_*.py)
 # Left out are tests of the pages, of sources and of compiling, and digests, which are
 # compared for each level of the processor. Others that compile are marked jit.
-WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py digests.py \
-	docs.py docstrings.py parameter_names.py site.py),$(wildcard tests/test_*.py))
+WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py \
+	contributing.py digests.py docs.py docstrings.py gallery.py imports.py \
+	parameter_names.py selection.py site.py),$(wildcard tests/test_*.py))
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -55,11 +57,21 @@ $(BIN)/python:
 # versions of Python.
 COMPILE_ALL := -m compileall -qq --workers $(CORES)
 
-$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+$(INSTALLED): pyproject.toml constraints.txt | $(JIT_INSTALLED)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt \
 		--editable '.[dev]'
 	-@$(BIN)/python $(COMPILE_ALL) $(VENV)/lib
 	@touch $@
+
+# What the kernels need, so that they compile while the other packages are installed.
+$(JIT_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt \
+		--editable '.[jit]'
+	@touch $@
+
+.PHONY: kernels
+kernels: $(JIT_INSTALLED)  ## compile the kernels, or load them if they are compiled
+	$(BIN)/python -c 'import hornbeam; hornbeam.warmup()'
 
 $(BENCH_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
@@ -96,19 +108,25 @@ system:  ## install the browser and Java, one after the other
 	@$(MAKE) --no-print-directory java
 
 .PHONY: test
-test: $(INSTALLED)  ## run the tests in WORKERS processes (minutes)
+test:  ## run the tests in WORKERS processes (minutes)
+	@$(MAKE) --no-print-directory --jobs=2 install kernels
 	-@$(MAKE) --no-print-directory browser
-	$(BIN)/python -m hornbeam warmup  # once, not in each process
 	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and not alone"
 	$(PYTEST) --quiet -m "alone and not slow" $(ALONE)
 
 .PHONY: test-slow
-test-slow: $(INSTALLED)  ## run the slow tests
+test-slow: test-beside test-alone  ## run the slow tests
+
+.PHONY: test-beside
+test-beside: $(INSTALLED)  # slow tests that other processes do not disturb
 	-@$(MAKE) --no-print-directory java
 	$(PYTEST) --quiet --numprocesses $(SLOW_WORKERS) --dist loadfile \
 		--hypothesis-profile=$(EXAMPLES) -m "$(SLOW) and not alone"
 	$(PYTEST) --quiet --numprocesses $(WORKERS) --dist load -m "slow and strikes" \
 		tests/dask tests/distributed
+
+.PHONY: test-alone
+test-alone: $(INSTALLED)  # slow tests that nothing may run beside
 	$(PYTEST) --quiet -m "slow and alone and not strikes" tests/dask $(ALONE)
 
 .PHONY: test-all
@@ -140,7 +158,10 @@ release-check: wheel  ## build, check the metadata, install in an empty environm
 	cd build/release && bin/python $(CURDIR)/examples/flights.py
 
 .PHONY: test-wheel
-test-wheel: wheel  ## install the wheel without Numba, and run the tests there
+test-wheel: wheel-digests wheel-tests  ## install the wheel without Numba, and run the tests there
+
+.PHONY: wheel-digests
+wheel-digests: wheel  # install it without Numba, and compare all digests
 	rm -rf $(WHEEL_FOLDER)
 	$(PYTHON) -m venv $(WHEEL_BIN)/..
 	$(WHEEL_BIN)/python -m pip install --quiet --no-compile \
@@ -152,13 +173,15 @@ test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 	cd $(WHEEL_FOLDER) && printf '%s\n' v2 v3 v4 | HORNBEAM_KERNELS=native \
 		xargs -P $(CORES) -I LEVEL env HORNBEAM_CPU_LEVEL=LEVEL \
 		$(WHEEL_BIN)/python tests/digests.py
+
+.PHONY: wheel-tests
+wheel-tests:  # run the tests where `wheel-digests` has installed it
 	cd $(WHEEL_FOLDER) && HORNBEAM_KERNELS=native $(WHEEL_BIN)/pytest --quiet \
 		$(ON_ALL_CORES) $(WHEEL_TESTS) -m "not slow and not alone and not jit"
 
 .PHONY: signatures
-signatures: $(INSTALLED)  ## record with which types the package calls kernels (minutes)
+signatures: $(INSTALLED) kernels  ## record with which types the package calls kernels (minutes)
 	rm -rf build/signatures
-	$(BIN)/python -m hornbeam warmup
 	WHOLE_TABLE=1 HORNBEAM_SIGNATURES=build/signatures $(PYTEST) --quiet $(ON_ALL_CORES) \
 		-p native.record -m "not slow and not alone and not jit"
 	$(BIN)/python -m native.record build/signatures

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import ast
 import os
+import runpy
 import shutil
-import subprocess
 import sys
+import traceback
+from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import matplotlib
+from command_line import start_process
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "gallery"
@@ -60,17 +65,23 @@ _ENTRY = """\
 
 def run(script: Path, folder: Path) -> str:
     """Run a script in a folder, where it writes its picture; return what it prints."""
-    done = subprocess.run(
-        [sys.executable, script],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{script.name} failed:\n{done.stderr}")
-    return done.stdout
+    said = folder / "printed.txt"
+    process = start_process(_run, script, folder, said)
+    process.join()
+    if process.exitcode:
+        raise RuntimeError(f"{script.name} failed:\n{said.read_text()}")
+    return said.read_text()
+
+
+def _run(script: Path, folder: Path, said: Path) -> None:
+    matplotlib.use("agg")
+    os.chdir(folder)
+    with said.open("w") as file, redirect_stdout(file):
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except Exception:
+            traceback.print_exc(file=file)
+            raise
 
 
 def described(script: Path) -> tuple[str, str, int]:

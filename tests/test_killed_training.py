@@ -5,60 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-import hornbeam
-
-#: Trains from the last checkpoint, if there is one, and prints the digest.
-TRAIN = """
-import json, sys, time
-from pathlib import Path
-import numpy as np
-import hornbeam
-
-folder, way, parameters = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
-rng = np.random.default_rng(0)
-x = rng.normal(size=(3000, 6)).astype(np.float32)
-x[rng.random(x.shape) < 0.1] = np.nan
-y = (np.nansum(x[:, :3], axis=1) + rng.normal(size=3000) > 0).astype(np.float32)
-train, valid = slice(0, 2400), slice(2400, 3000)
-if way == "memory":
-    data = hornbeam.DMatrix(x[train], y[train])
-else:
-    data = hornbeam.ExtMemQuantileDMatrix(x[train], y[train], cache=folder / "pages")
-start = None
-if parameters.get("process_type") == "update":
-    start = hornbeam.train({"max_depth": 5}, data, 30, verbose_eval=False)
-
-class Slow(hornbeam.TrainingCallback):
-    def after_iteration(self, model, epoch, evals_log):
-        time.sleep(0.01)
-        return False
-
-log = {}
-model = hornbeam.train(
-    {"objective": "binary:logistic", "seed": 3, "nthread": 1, **parameters},
-    data,
-    30,
-    evals=[(hornbeam.DMatrix(x[valid], y[valid]), "valid")],
-    evals_result=log,
-    early_stopping_rounds=8,
-    verbose_eval=False,
-    xgb_model=start,
-    callbacks=[
-        hornbeam.TrainingCheckPoint(folder, interval=1, resume=True),
-        hornbeam.LearningRateScheduler([0.5 / (1 + k) for k in range(30)]),
-        Slow(),
-    ],
-)
-print(json.dumps([model.digest(), model.attributes(), log]))
-"""
+from checkpointed_training import train
+from command_line import start_process
 
 DRAWN = {"subsample": 0.7, "colsample_bynode": 0.6}
 BOOSTERS = {
@@ -79,21 +31,15 @@ BOOSTERS = {
 
 def start(folder, way, parameters):
     """Start a process that trains."""
-    root = str(Path(hornbeam.__file__).parents[1])
-    return subprocess.Popen(
-        [sys.executable, "-c", TRAIN, str(folder), way, json.dumps(parameters)],
-        env={**os.environ, "PYTHONPATH": root},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    result = folder.with_suffix(".json")
+    return start_process(train, folder, way, parameters, result), result
 
 
-def finish(process):
-    """Return the output of a process, which must exit with 0."""
-    out, error = process.communicate(timeout=120)
-    assert process.returncode == 0, error
-    return json.loads(out)
+def finish(process, result):
+    """Return what a process found, which must exit with 0."""
+    process.join(timeout=120)
+    assert process.exitcode == 0
+    return json.loads(result.read_text())
 
 
 def saved(folder):
@@ -113,20 +59,20 @@ def test_killed_training_resumes_to_the_same_model(tmp_path, way, booster):
     whole, folder = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     folder.mkdir()
-    expected = finish(start(whole, "memory", parameters))
+    expected = finish(*start(whole, "memory", parameters))
     rng = np.random.default_rng(int.from_bytes(os.urandom(4), "little"))
     for kills in range(3 if way == "memory" else 2):
         before = saved(folder)
-        process = start(folder, way, parameters)
+        process, _ = start(folder, way, parameters)
         # Some processes are killed while they write the cache, others in training.
         deadline = time.monotonic() + 60
         while kills and saved(folder) < before + 2:
-            assert time.monotonic() < deadline and process.poll() is None
+            assert time.monotonic() < deadline and process.is_alive()
             time.sleep(0.001)
         time.sleep(float(rng.uniform(0, 0.05)))
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
-        assert process.returncode == -signal.SIGKILL
+        process.kill()
+        process.join(timeout=60)
+        assert process.exitcode == -signal.SIGKILL
     assert 2 <= saved(folder) < saved(whole)
-    assert finish(start(folder, way, parameters)) == expected
+    assert finish(*start(folder, way, parameters)) == expected
     assert saved(folder) == saved(whole)

@@ -135,7 +135,8 @@ def test_linear_leaves_are_chosen_where_they_pay(levels):
 
 def test_models_with_linear_leaves_are_the_same_on_any_threads():
     one, *others = (
-        HornbeamRegressor(n_jobs=n).fit(*smooth(300, 0)) for n in (1, 2, 3, 7)
+        HornbeamRegressor(n_jobs=n, early_stopping_rounds=4).fit(*smooth(300, 0))
+        for n in (1, 2, 3, 7)
     )
     assert one.chosen_["leaf_model"] == "linear"
     for many in others:
@@ -503,10 +504,11 @@ def test_one_class_has_the_defaults_and_says_so(quality):
 @pytest.mark.parametrize("n_rows", [10, 11, 24])
 def test_few_rows_are_fitted(quality, n_rows):
     rows = odd_rows(n_rows)
-    model = HornbeamRegressor(quality=quality, n_jobs=1).fit(rows, rows[:, 0])
+    few = {"quality": quality, "early_stopping_rounds": 3, "n_jobs": 1}
+    model = HornbeamRegressor(**few).fit(rows, rows[:, 0])
     assert np.isfinite(model.predict(rows)).all()
     labels = np.repeat(np.arange(n_rows // 2), 2)  # two rows a class
-    model = HornbeamClassifier(quality=quality, n_jobs=1)
+    model = HornbeamClassifier(**few)
     model.fit(rows[: labels.size], labels)
     assert np.isfinite(model.predict_proba(rows)).all()
 
@@ -516,11 +518,12 @@ def test_columns_without_information_are_fitted(quality):
     rows = odd_rows()
     labels = rows[:, 0].copy()
     rows[:, 1], rows[:, 2] = np.nan, 7.0
-    model = HornbeamRegressor(quality=quality, n_jobs=1).fit(rows, labels)
+    few = {"quality": quality, "early_stopping_rounds": 5, "n_jobs": 1}
+    model = HornbeamRegressor(**few).fit(rows, labels)
     assert model.score(rows, labels) > 0.5
-    blank = HornbeamRegressor(quality=quality, n_jobs=1).fit(rows[:, 1:], labels)
+    blank = HornbeamRegressor(**few).fit(rows[:, 1:], labels)
     assert blank.predict(rows[:, 1:]) == pytest.approx(np.full(60, labels.mean()))
-    model = HornbeamRegressor(quality=quality, n_jobs=1).fit(rows, np.full(60, 3.0))
+    model = HornbeamRegressor(**few).fit(rows, np.full(60, 3.0))
     assert model.predict(rows).tolist() == [3.0] * 60
 
 
@@ -530,12 +533,13 @@ def test_labels_in_a_large_unit_are_learned_as_in_another(quality, factor):
     rows = odd_rows(200)
     labels = rows[:, 0] + np.sin(2 * rows[:, 1])
     spread = (factor * labels).std()
-    model = HornbeamRegressor(quality=quality, n_jobs=1)
+    few = {"quality": quality, "early_stopping_rounds": 5, "n_jobs": 1}
+    model = HornbeamRegressor(**few)
     model.fit(rows, factor * labels + 1000 * spread)
     assert model.chosen_["gain_epsilon"] == pytest.approx(1e-6 * spread**2, rel=1e-3)
     assert model.score(rows, factor * labels + 1000 * spread) > 0.8
     # Powers of two change no digit, so it is the model of labels in another unit.
-    other = HornbeamRegressor(quality=quality, n_jobs=1)
+    other = HornbeamRegressor(**few)
     other.fit(rows, (factor * labels + 1000 * spread) * 2.0**-7)
     expected = model.predict(rows).astype(np.float64) * 2.0**-7
     assert other.predict(rows) == pytest.approx(expected, rel=1e-6)

@@ -300,7 +300,7 @@ def test_an_interrupted_sum_leaves_no_answer_behind(client, monkeypatch):
 def test_without_sockets_sums_come_by_dask():
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as threads,
         distributed.Client(threads) as client,
     ):

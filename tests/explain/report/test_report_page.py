@@ -162,7 +162,7 @@ def test_names_are_never_markup():
 
 N = 240
 ROWS, NUMBERS = few_values(N, 3)
-ROWS, NUMBERS = ROWS[:, :2], NUMBERS.astype(float)
+ROWS, NUMBERS = ROWS[:, :1], NUMBERS.astype(float)
 TASKS = {
     "numbers": ({"objective": "reg:squarederror"}, {"label": NUMBERS}),
     "absolute": ({"objective": "reg:absoluteerror"}, {"label": NUMBERS}),
