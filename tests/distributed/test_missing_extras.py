@@ -7,7 +7,7 @@ import sys
 #: The package that is absent, the module that needs it, and the extra.
 CASES = [
     ("distributed", "hornbeam.dask", "dask"),
-    ("dask.array", "hornbeam.dask", "dask"),
+    ("dask", "hornbeam.dask", "dask"),
     ("distributed", "hornbeam.xgboost.dask", "dask"),
     ("ray", "hornbeam.ray", "ray"),
     ("pyspark", "hornbeam.spark", "spark"),
