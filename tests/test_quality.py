@@ -500,6 +500,7 @@ def test_one_class_has_the_defaults_and_says_so(quality):
         assert np.isfinite(model.predict_proba(rows)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quality", ["auto", "fast", "best"])
 @pytest.mark.parametrize("n_rows", [10, 11, 24])
 def test_few_rows_are_fitted(quality, n_rows):
@@ -558,6 +559,7 @@ def test_labels_beyond_the_digits_of_leaf_values_are_told_of(capsys):
     assert not capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_many_classes_have_fewer_folds_and_rounds():
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(40), 3)

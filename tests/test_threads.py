@@ -83,6 +83,7 @@ def test_a_fork_after_training_can_train():
     assert digests == [two, two, three, two, three, two, three]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_during_training_can_train():
     """The child process has none of its parent's threads and must not wait for them."""
@@ -221,6 +222,7 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
 def test_repeated_training_does_not_leak_memory():
     rows = np.random.default_rng(0).normal(size=(20_000, 20)).astype(np.float32)
@@ -261,6 +263,7 @@ def test_training_memory_is_freed_after_training():
     assert booster.inplace_predict(rows).shape == (5000,)
 
 
+@pytest.mark.slow
 def test_a_booster_collected_during_training_does_no_harm():
     """The threads of its team have ended before the garbage collector runs."""
     output = output_of(

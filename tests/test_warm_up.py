@@ -40,6 +40,7 @@ def steps():
     return steps
 
 
+@pytest.mark.slow
 def test_warm_up_reports_its_progress(steps):
     total = steps[0][1]
     assert steps == [(done, total) for done in range(1, total + 1)]

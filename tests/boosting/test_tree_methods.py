@@ -82,6 +82,7 @@ def said():
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_training_beyond_the_memory_is_rejected_early(said):
     exact, local, rounds, approx = said[0]

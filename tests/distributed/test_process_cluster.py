@@ -189,6 +189,7 @@ def test_without_workers_there_is_one_error(monkeypatch):
         matrix(cluster)
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_client():
     cluster = ProcessCluster(1)
     (pid,) = cluster.pids().values()

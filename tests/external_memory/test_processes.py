@@ -62,6 +62,7 @@ def left(*folders):
     return {path.name for folder in folders for path in folder.glob("*")}
 
 
+@pytest.mark.slow
 def test_files_of_a_killed_builder_are_cleaned(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     rng = np.random.default_rng(int.from_bytes(os.urandom(4), "little"))

@@ -157,6 +157,7 @@ def imported_kernels(name):
     return set(answer.stdout.split())
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_digest_changes_with_the_file_and_those_it_imports(copy):
     folder = copy / "kernels"

@@ -89,6 +89,7 @@ def test_a_native_kernel_needs_no_numba(package, level):
     assert says(package, WITHOUT_NUMBA + WEIGH, **wanted) == [True, 0.25, False]
 
 
+@pytest.mark.slow
 def test_by_request_numba_compiles(package):
     assert says(package, WEIGH, HORNBEAM_KERNELS="jit") == [False, 0.25, True]
     assert says(package, WEIGH, NUMBA_DISABLE_JIT="1") == [False, 0.25, False]
@@ -123,6 +124,7 @@ def test_numba_compiles_what_the_binary_does_not_have(package):
     assert says(package, OTHER) == [True, 3.0, True]
 
 
+@pytest.mark.slow
 def test_other_types_are_compiled(package):
     assert says(package, AS_INTEGERS) == [True, 0, True]
 

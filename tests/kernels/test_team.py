@@ -272,6 +272,7 @@ FORK = """
 """
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_parent_and_child_of_a_fork_both_work():

@@ -376,6 +376,7 @@ class Mine:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_machine_code_is_cached_until_a_formula_changes(tmp_path):

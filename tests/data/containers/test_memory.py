@@ -88,6 +88,7 @@ def figures():
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not os.access("/proc/self/clear_refs", os.W_OK), reason="the peak cannot be reset"
 )

@@ -223,6 +223,7 @@ needs_peak = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_peak
 def test_prediction_does_not_load_a_whole_file(tmp_path):
     peak = peak_of("predict", tmp_path, 600_000, 20, np.float64)

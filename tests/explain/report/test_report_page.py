@@ -129,6 +129,7 @@ def test_the_same_inputs_give_the_same_bytes(text, tmp_path):
     MODEL.set_param("nthread", 0)
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_report_and_the_seed_does():
     texts = []
     for threads, seed in ((1, 0), (3, 0), (1, 1)):
@@ -254,6 +255,7 @@ def test_each_task_has_its_report(task):
     assert "nan" not in page.words["scores"]
 
 
+@pytest.mark.slow
 def test_quantiles_are_called_by_their_levels():
     params, info = TASKS["quantiles"]
     data = hornbeam.DMatrix(ROWS, **info)
@@ -298,6 +300,7 @@ def test_odd_data_has_a_report():
     assert hornbeam.train(params, data, 1).report(data)
 
 
+@pytest.mark.slow
 def test_weights_of_rows_count():
     weights = np.where(LABELS == 1, 1.0, 3.0)
     data = hornbeam.DMatrix(AGE, LABELS, weight=weights)
@@ -312,6 +315,7 @@ def test_rows_beyond_the_most_are_drawn():
     assert "400 rows, of which 150 were drawn" in page.words["data"]
 
 
+@pytest.mark.slow
 def test_the_best_round_is_the_last_that_predicts():
     params = {"objective": "binary:logistic", "eta": 1}
     log = {}
