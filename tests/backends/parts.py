@@ -23,10 +23,15 @@ GROWTH = SplitParams(
     reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, min_child_weight=0.5
 )
 COUNTED = replace(GROWTH, min_samples_leaf=9, path_smooth=3.0)
-PENALISED = replace(GROWTH, reg_alpha=2.0, max_delta_step=0.4, min_child_weight=20.0)
 BY_LEVEL = GrowthLimits(lossguide=False, max_depth=5, max_leaves=0, gamma=0.0)
 BEST_FIRST = GrowthLimits(lossguide=True, max_depth=0, max_leaves=14, gamma=0.0)
 N_ROWS = 3000 if COMPILED else 150
+PENALISED = replace(
+    GROWTH,
+    reg_alpha=N_ROWS / 1500,
+    max_delta_step=0.4,
+    min_child_weight=N_ROWS / 150,
+)
 KINDS = {
     "by level": {},
     "best first": {"shape": BEST_FIRST},
