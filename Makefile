@@ -115,18 +115,12 @@ test:  ## run the tests in WORKERS processes (minutes)
 	$(PYTEST) --quiet -m "alone and not slow" $(ALONE)
 
 .PHONY: test-slow
-test-slow: test-beside test-alone  ## run the slow tests
-
-.PHONY: test-beside
-test-beside: $(INSTALLED)  # slow tests that other processes do not disturb
+test-slow: $(INSTALLED)  ## run the slow tests
 	-@$(MAKE) --no-print-directory java
 	$(PYTEST) --quiet --numprocesses $(SLOW_WORKERS) --dist loadfile \
 		--hypothesis-profile=$(EXAMPLES) -m "$(SLOW) and not alone"
 	$(PYTEST) --quiet --numprocesses $(WORKERS) --dist load -m "slow and strikes" \
 		tests/dask tests/distributed
-
-.PHONY: test-alone
-test-alone: $(INSTALLED)  # slow tests that nothing may run beside
 	$(PYTEST) --quiet -m "slow and alone and not strikes" tests/dask $(ALONE)
 
 .PHONY: test-all
@@ -158,10 +152,7 @@ release-check: wheel  ## build, check the metadata, install in an empty environm
 	cd build/release && bin/python $(CURDIR)/examples/flights.py
 
 .PHONY: test-wheel
-test-wheel: wheel-digests wheel-tests  ## install the wheel without Numba, and run the tests there
-
-.PHONY: wheel-digests
-wheel-digests: wheel  # install it without Numba, and compare all digests
+test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 	rm -rf $(WHEEL_FOLDER)
 	$(PYTHON) -m venv $(WHEEL_BIN)/..
 	$(WHEEL_BIN)/python -m pip install --quiet --no-compile \
@@ -173,9 +164,6 @@ wheel-digests: wheel  # install it without Numba, and compare all digests
 	cd $(WHEEL_FOLDER) && printf '%s\n' v2 v3 v4 | HORNBEAM_KERNELS=native \
 		xargs -P $(CORES) -I LEVEL env HORNBEAM_CPU_LEVEL=LEVEL \
 		$(WHEEL_BIN)/python tests/digests.py
-
-.PHONY: wheel-tests
-wheel-tests:  # run the tests where `wheel-digests` has installed it
 	cd $(WHEEL_FOLDER) && HORNBEAM_KERNELS=native $(WHEEL_BIN)/pytest --quiet \
 		$(ON_ALL_CORES) $(WHEEL_TESTS) -m "not slow and not alone and not jit"
 

@@ -20,9 +20,8 @@ from selection import (
 )
 from xdist.scheduler import LoadFileScheduling
 
-#: Beginnings of the paths of tests that share a cluster or a session, and wait for it.
-#: Other processes compute in that time.
-SHARING = ("tests/dask/", "tests/ray/", "tests/spark/")
+#: Beginnings of the paths of tests that share a cluster or a session.
+SHARING = ("tests/dask/", "tests/ray/test_ray_train", "tests/spark/")
 
 #: Beginnings of the paths of the tests that take longest. They run first, so that at
 #: the end no process has a long file left while the others have none.
