@@ -36,6 +36,7 @@ from hornbeam.features.proposals import (
     AUTOMATIC,
     FeatureOptions,
     cross_features,
+    means_of_pairs,
     target_means,
 )
 from hornbeam.log import LOGGER
@@ -440,11 +441,15 @@ def _feature_proposals(
         if levels is not None and len(levels) >= _LEVELS_OF_MEANS
     ]
     is_one = dtrain.info["label"] is not None and dtrain.n_targets == 1
-    formulas = target_means(schema, columns, _classes(objective))
-    if features.cat_method == "auto" and is_one and 0 < len(formulas) <= _MOST_MEANS:
+    n_classes = _classes(objective)
+    has_means = features.cat_method == "auto" and is_one
+    formulas = target_means(schema, columns, n_classes)
+    if has_means and 0 < len(formulas) <= _MOST_MEANS:
         recipe = Recipe(formulas, (), p.seed)
         yield partial(Candidate.variant, recipe=recipe)
         yield partial(_with_means, recipe=recipe, usual_size=usual_size)
+    if has_means and dtrain.n_rows >= _ROWS_OF_CROSSES:
+        yield partial(_paired, schema=schema, seed=p.seed, n_classes=n_classes)
     if features.cross_features == "auto" and dtrain.n_rows >= _ROWS_OF_CROSSES:
         yield partial(_crossed, schema=schema, seed=p.seed)
 
@@ -462,6 +467,16 @@ def _with_means(
     known = () if leader.recipe is None else leader.recipe.formulas
     has_means = set(recipe.formulas) <= set(known)
     return leader.variant(usual_size, None if has_means else recipe)
+
+
+def _paired(
+    leader: Candidate, schema: Schema, seed: int, n_classes: int
+) -> Candidate | None:
+    """Return a leader with mean labels of two categorical features at a time."""
+    formulas = means_of_pairs(schema, leader.gains(), n_classes)
+    if not 0 < len(formulas) <= _MOST_MEANS:
+        return None
+    return leader.variant(recipe=Recipe(formulas, (), seed), margin=_CROSSES_MARGIN)
 
 
 def _crossed(leader: Candidate, schema: Schema, seed: int) -> Candidate | None:

@@ -105,6 +105,18 @@ def test_means_of_levels_are_tried_with_leaves_of_the_usual_size():
     assert chosen["min_child_weight"] == 20
 
 
+def test_means_of_two_categories_are_tried_where_both_decide():
+    rng = np.random.default_rng(0)
+    c, d = rng.integers(12, size=4000), rng.integers(15, size=4000)
+    X = pd.DataFrame({"x": rng.normal(size=4000)})
+    X = X.assign(c=pd.Categorical(c), d=pd.Categorical(d))
+    y = X["x"] + 2 * rng.normal(size=(12, 15))[c, d] + rng.normal(size=4000)
+    found = HornbeamRegressor().fit(X, y).chosen_["derived_features"]
+    assert found[0] in ("mean(label | c, d)", "mean(label | d, c)")
+    kept = HornbeamRegressor(cat_method="set").fit(X, y).chosen_
+    assert not any("label" in text for text in kept.get("derived_features", ()))
+
+
 def smooth(n_rows, seed, noise=0.2):
     """Return rows whose label is smooth in two numbers, but for the noise."""
     random = np.random.default_rng(seed)

@@ -9,9 +9,16 @@ from typing import Any, NamedTuple
 from hornbeam.data.schema import Schema
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.features.formulas import is_categorical, names_of
+from hornbeam.features.level_means import MAX_CELLS
 from hornbeam.features.matrix import Recipe
 
-__all__ = ["AUTOMATIC", "FeatureOptions", "cross_features", "target_means"]
+__all__ = [
+    "AUTOMATIC",
+    "FeatureOptions",
+    "cross_features",
+    "means_of_pairs",
+    "target_means",
+]
 
 CAT_METHODS = ("auto", "set", "ordered_target")
 #: The numerical features of the highest gain that are crossed with each other, and
@@ -85,13 +92,46 @@ def target_means(
     Of more than two classes there is one for the share of each class but the first.
     """
     names = names_of(schema)
-    labels = ["label"]
-    if n_classes > 2:
-        labels = [f"label = {number}" for number in range(1, n_classes)]
     found = (
-        f"mean({label} | {names[column]})" for column in columns for label in labels
+        f"mean({label} | {names[column]})"
+        for column in columns
+        for label in _labels(n_classes)
     )
     return tuple(text for text in found if text not in names)
+
+
+def means_of_pairs(
+    schema: Schema, gains: Mapping[str, float], n_classes: int
+) -> tuple[str, ...]:
+    """Return formulas of the mean label in each combination of two columns' levels.
+
+    The columns are the categorical features of the highest gain; the parameters are
+    those of `cross_features` and `target_means`.
+    """
+    names = names_of(schema)
+    sizes = {
+        name: len(levels) + 1  # missing values are a level
+        for name, levels in zip(names, schema.categories.names, strict=False)
+        if levels is not None
+    }
+    ranked = sorted(gains.keys() & sizes, key=lambda name: (-gains[name], name))
+    found = (
+        f"mean({label} | {first}, {second})"
+        for first, second in combinations(ranked[:_GROUPING], 2)
+        if sizes[first] * sizes[second] <= MAX_CELLS
+        for label in _labels(n_classes)
+    )
+    return tuple(text for text in found if text not in names)
+
+
+def _labels(n_classes: int) -> list[str]:
+    """Return what means are of: the label, or the shares of all classes but the first.
+
+    Two classes are numbers.
+    """
+    if n_classes <= 2:
+        return ["label"]
+    return [f"label = {number}" for number in range(1, n_classes)]
 
 
 def cross_features(schema: Schema, gains: Mapping[str, float]) -> tuple[str, ...]:
