@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -114,7 +114,7 @@ def means_of_pairs(
         for name, levels in zip(names, schema.categories.names, strict=False)
         if levels is not None
     }
-    ranked = sorted(gains.keys() & sizes, key=lambda name: (-gains[name], name))
+    ranked = _by_gain(sizes, gains)
     found = (
         f"mean({label} | {first}, {second})"
         for first, second in combinations(ranked[:_GROUPING], 2)
@@ -134,6 +134,12 @@ def _labels(n_classes: int) -> list[str]:
     return [f"label = {number}" for number in range(1, n_classes)]
 
 
+def _by_gain(names: Collection[str], gains: Mapping[str, float]) -> list[str]:
+    """Return those of the names that have a gain, by falling gain."""
+    known = (name for name in names if name in gains)
+    return sorted(known, key=lambda name: (-gains[name], name))
+
+
 def cross_features(schema: Schema, gains: Mapping[str, float]) -> tuple[str, ...]:
     """Return the crosses of the features of the highest gain.
 
@@ -146,7 +152,7 @@ def cross_features(schema: Schema, gains: Mapping[str, float]) -> tuple[str, ...
     """
     names = names_of(schema)
     places = {name: place for place, name in enumerate(names)}
-    ranked = sorted(gains.keys() & places, key=lambda name: (-gains[name], name))
+    ranked = _by_gain(places, gains)
     numbers = [name for name in ranked if not is_categorical(schema, places[name])]
     groups = [name for name in ranked if is_categorical(schema, places[name])]
     pairs = list(combinations(numbers[:_CROSSED], 2))

@@ -90,26 +90,34 @@ static inline void add_of_group(__global long* sum, long value, __local long* sc
     SYNC();
 }
 
-// Returns the sum of the values of the work-items before this one, and that of all in
-// *total (Hillis and Steele 1986).
-static inline uint scan_group(uint value, __local uint* scratch, uint* total)
-{
+// Defines a function that returns the sum of the values of the work-items before this
+// one, and that of all in *total (Hillis and Steele 1986).
 #if GROUP_SIZE == 1
-    *total = value;
-    return 0;
-#else
-    int item = get_local_id(0);
-    scratch[item] = value;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int distance = 1; distance < GROUP_SIZE; distance *= 2) {
-        uint other = item >= distance ? scratch[item - distance] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        scratch[item] += other;
-        barrier(CLK_LOCAL_MEM_FENCE);
+#define DEFINE_SCAN(NAME, TYPE)                                               \
+    static inline TYPE NAME(TYPE value, __local TYPE* scratch, TYPE* total)   \
+    {                                                                         \
+        *total = value;                                                       \
+        return (TYPE)(0);                                                     \
     }
-    uint before = scratch[item] - value;
-    *total = scratch[GROUP_SIZE - 1];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return before;
+#else
+#define DEFINE_SCAN(NAME, TYPE)                                               \
+    static inline TYPE NAME(TYPE value, __local TYPE* scratch, TYPE* total)   \
+    {                                                                         \
+        int item = get_local_id(0);                                           \
+        scratch[item] = value;                                                \
+        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+        for (int distance = 1; distance < GROUP_SIZE; distance *= 2) {        \
+            TYPE other =                                                      \
+                item >= distance ? scratch[item - distance] : (TYPE)(0);      \
+            barrier(CLK_LOCAL_MEM_FENCE);                                     \
+            scratch[item] += other;                                           \
+            barrier(CLK_LOCAL_MEM_FENCE);                                     \
+        }                                                                     \
+        TYPE before = scratch[item] - value;                                  \
+        *total = scratch[GROUP_SIZE - 1];                                     \
+        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+        return before;                                                        \
+    }
 #endif
-}
+
+DEFINE_SCAN(scan_group, uint)

@@ -85,29 +85,7 @@ static inline void reduce_best(__local Candidate* candidates)
     }
 }
 
-// Returns the sum of the pairs of the work-items before this one, and that of all in
-// *total.
-static inline long2 scan_pairs(long2 value, __local long2* scratch, long2* total)
-{
-#if GROUP_SIZE == 1
-    *total = value;
-    return (long2)(0, 0);
-#else
-    int item = get_local_id(0);
-    scratch[item] = value;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int distance = 1; distance < GROUP_SIZE; distance *= 2) {
-        long2 other = item >= distance ? scratch[item - distance] : (long2)(0, 0);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        scratch[item] += other;
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    long2 before = scratch[item] - value;
-    *total = scratch[GROUP_SIZE - 1];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return before;
-#endif
-}
+DEFINE_SCAN(scan_pairs, long2)
 
 // The nearest float64 of a sum. A processor core converts the halves, 2**84 + 2**63 +
 // 2**32 times the upper one, and 2**52 + the lower one, because few have vectors of
