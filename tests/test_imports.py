@@ -15,7 +15,7 @@ PACKAGE = Path(hornbeam.__file__).parent
 LAYERS = [
     ["dask", "ray", "spark", "xgboost.dask", "xgboost.spark"],
     ["sklearn", "xgboost", "forests", "cli", "explain.report", "__main__"],
-    ["installation", "warm_up", "quality", "auditions", "bagging"],
+    ["installation", "warm_up", "quality", "parameter_search", "auditions", "bagging"],
     ["training", "cross_validation", "callbacks", "explain", "cart", "distributed"],
     ["boosting"],
     ["export"],
