@@ -12,7 +12,6 @@ import mmap
 import os
 import secrets
 import struct
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -24,9 +23,10 @@ from numpy.typing import NDArray
 __all__ = [
     "NO_PLACE",
     "PLACE_BYTES",
+    "MappedMemory",
+    "Place",
     "SharedMemory",
     "can_map",
-    "map_place",
     "own_place",
     "place_of",
 ]
@@ -39,8 +39,9 @@ PLACE_BYTES = _PLACE.size
 NO_PLACE = bytes(PLACE_BYTES)
 #: Arrays begin after the identity, where any array is aligned.
 _BEGIN = 64
-#: The most segments of other processes that stay mapped.
-_MOST_MAPPED = 64
+#: The most segments of other processes that stay mapped: a process writes into two in
+#: turn, and passes on those of another.
+_MOST_MAPPED = 8
 
 
 #: Of memory: `PLACE_BYTES` bytes.
@@ -51,7 +52,7 @@ class _Segment(mmap.mmap):
     """A mapped file that starts with an identity; it is there as long as its arrays."""
 
     identity: bytes
-    _address: int
+    address: int
     _owner: tuple[int, int]
 
     @classmethod
@@ -66,7 +67,7 @@ class _Segment(mmap.mmap):
         if writes:
             segment[:_ID_BYTES] = secrets.token_bytes(_ID_BYTES)
         segment.identity, segment._owner = segment[:_ID_BYTES], (pid, file)
-        segment._address = segment.bytes().ctypes.data
+        segment.address = segment.bytes().ctypes.data
         return segment
 
     def bytes(self) -> NDArray[np.uint8]:
@@ -75,16 +76,14 @@ class _Segment(mmap.mmap):
 
     def place_of(self, address: int, size: int) -> Place | None:
         """Return the place of memory of this process; None: it is not in here."""
-        offset = address - self._address
+        offset = address - self.address
         if not 0 <= offset <= offset + size <= len(self):
             return None
         return _PLACE.pack(*self._owner, offset, size, self.identity)
 
 
-#: What this process has: the segments that it owns, and those of others by identity.
-_owned: weakref.WeakSet[_Segment] = weakref.WeakSet()
-_mapped: OrderedDict[bytes, _Segment] = OrderedDict()
-_changing = threading.Lock()
+#: All that are there in this process, by address.
+_segments: weakref.WeakValueDictionary[int, _Segment] = weakref.WeakValueDictionary()
 
 
 def _new_segment(size: int) -> _Segment | None:
@@ -102,8 +101,7 @@ def _new_segment(size: int) -> _Segment | None:
         os.close(file)
         return None
     weakref.finalize(segment, os.close, file)
-    with _changing:
-        _owned.add(segment)
+    _segments[segment.address] = segment
     return segment
 
 
@@ -122,9 +120,10 @@ class SharedMemory:
         count = int(np.prod(shape))
         size = count * dtype.itemsize
         if size > self._bytes.size:
-            segment = _new_segment(_BEGIN + size)
+            size_in_bytes = max(size, 2 * self._bytes.size)
+            segment = _new_segment(_BEGIN + size_in_bytes)
             if segment is None:
-                self._bytes = np.empty(size, np.uint8)
+                self._bytes = np.empty(size_in_bytes, np.uint8)
             else:
                 self._bytes = segment.bytes()[_BEGIN:]
         return self._bytes[:size].view(dtype).reshape(shape)
@@ -133,30 +132,36 @@ class SharedMemory:
 def place_of(buffer: Any) -> Place | None:
     """Return the place of memory that others can map; None: they cannot."""
     array = np.frombuffer(buffer, np.uint8)
-    with _changing:
-        for segment in (*_owned, *_mapped.values()):
+    for reference in _segments.valuerefs():  # a list, while others add to it
+        segment = reference()
+        if segment is not None:
             place = segment.place_of(array.ctypes.data, array.size)
             if place is not None:
                 return place
     return None
 
 
-def map_place(place: bytes) -> memoryview:
-    """Return the memory at a place of another process, to be read only.
+class MappedMemory:
+    """Memory of other processes that places lead to, of which the last stay mapped."""
 
-    Raises an OSError if it is not there.
-    """
-    pid, file, offset, size, identity = _PLACE.unpack(place)
-    with _changing:
-        segment = _mapped.get(identity)
+    def __init__(self) -> None:
+        self._last: OrderedDict[bytes, _Segment] = OrderedDict()
+
+    def at(self, place: Place) -> memoryview:
+        """Return the memory at a place, to be read only.
+
+        Raises an OSError if it is not there.
+        """
+        pid, file, offset, size, identity = _PLACE.unpack(place)
+        segment = self._last.get(identity)
         if segment is None:
-            segment = _mapped[identity] = _open(pid, file, identity)
-            if len(_mapped) > _MOST_MAPPED:
-                _mapped.popitem(last=False)
-        _mapped.move_to_end(identity)
-    if offset + size > len(segment):
-        raise OSError("the memory of another process is shorter than it says")
-    return segment.bytes()[offset : offset + size].data
+            segment = self._last[identity] = _open(pid, file, identity)
+            if len(self._last) > _MOST_MAPPED:
+                self._last.popitem(last=False)
+        self._last.move_to_end(identity)
+        if offset + size > len(segment):
+            raise OSError("the memory of another process is shorter than it says")
+        return segment.bytes()[offset : offset + size].data
 
 
 def _open(pid: int, file: int, identity: bytes) -> _Segment:
@@ -170,6 +175,7 @@ def _open(pid: int, file: int, identity: bytes) -> _Segment:
         os.close(own)
     if segment.identity != identity:
         raise OSError("this is not the memory of the other process")
+    _segments[segment.address] = segment
     return segment
 
 
@@ -191,7 +197,7 @@ def own_place() -> bytes:
 def can_map(place: bytes) -> bool:
     """Return whether this process can map the memory of the one with `own_place`."""
     try:
-        map_place(place)
+        MappedMemory().at(place)
     except (OSError, ValueError):
         return False
     return True

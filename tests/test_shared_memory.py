@@ -1,9 +1,11 @@
 """Shared memory: another process reads an array where it is, or gets it sent."""
 
+import gc
 import os
 import signal
 import socket
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +16,9 @@ from hornbeam.distributed.messages import GarbledMessageError, Message
 from hornbeam.shared_memory import (
     NO_PLACE,
     PLACE_BYTES,
+    MappedMemory,
     SharedMemory,
     can_map,
-    map_place,
     own_place,
     place_of,
 )
@@ -114,7 +116,7 @@ def test_the_memory_of_another_process(other_process):
     pid, said = other_process(act)
     place, probe = said[:PLACE_BYTES], said[PLACE_BYTES:]
     assert can_map(probe) and probe != own_place()
-    found = np.frombuffer(map_place(place), np.uint8)
+    found = np.frombuffer(MappedMemory().at(place), np.uint8)
     np.testing.assert_array_equal(found, np.arange(SIZE) % 251)
     os.kill(pid, signal.SIGKILL)
     np.testing.assert_array_equal(found[:3], [0, 1, 2])  # mapped memory stays
@@ -163,3 +165,22 @@ def test_memory_is_used_again_and_released():
     del first, again
     assert len(os.listdir("/proc/self/fd")) == files
     assert place_of(larger.data) is not None
+
+
+def test_few_segments_of_others_stay_mapped():
+    def count():
+        gc.collect()
+        return Path("/proc/self/maps").read_text().count("memfd:hornbeam")
+
+    memory = MappedMemory()
+    own = [SharedMemory().array((SIZE,), np.uint8) for _ in range(20)]
+    before = count()
+    for number, array in enumerate(own):
+        array[...] = number
+        place = place_of(array.data)
+        for _ in range(2):
+            assert memory.at(place)[SIZE - 1] == number
+    assert count() == before + 8
+    held = memory.at(place)
+    del memory
+    assert count() == before + 1 and held[0] == 19

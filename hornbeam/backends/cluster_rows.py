@@ -109,7 +109,7 @@ class LocalRows:
         self._used_bins: Any = slice(None)
         #: Of histograms; used again, as memory is slow when it is first written.
         self._buffer = np.empty(0, np.int64)
-        #: Where results are, in turn: while those of a message are computed, others may
+        #: Where histograms are, in turn: while those of a message are built, others may
         #: still read those of the message before.
         self._results = SharedMemory(), SharedMemory()
 
@@ -120,13 +120,13 @@ class LocalRows:
         """
         gradient_ranges = None
         sums = []
-        results = self._results = self._results[::-1]
         for operation, args in calls:
             if operation == "build_histograms":
                 histograms = self._build_histograms(*args)
                 # Most sums fit in int32, which halves the bytes to read and to add.
                 kind = _narrow_type(histograms, n_workers)
-                result = results[0].array(histograms.shape, kind)
+                self._results = self._results[::-1]
+                result = self._results[0].array(histograms.shape, kind)
                 result[...] = histograms
                 sums.append(result)
                 continue

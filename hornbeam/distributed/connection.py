@@ -29,7 +29,7 @@ from hornbeam.distributed.messages import (
     Message,
 )
 from hornbeam.errors import ClusterError, ErrorCode
-from hornbeam.shared_memory import PLACE_BYTES, can_map, own_place
+from hornbeam.shared_memory import PLACE_BYTES, MappedMemory, can_map, own_place
 
 __all__ = ["Address", "Connection", "HandshakeError", "Listener", "connect", "listen"]
 
@@ -103,6 +103,7 @@ class Connection:
         self.wait_at_most(sock.gettimeout())
         self.last_heard = time.monotonic()
         self.shares_memory = False
+        self._mapped = MappedMemory()
         self._n_sent = self._n_received = 0
         self._sending = threading.Lock()
 
@@ -207,7 +208,7 @@ class Connection:
 
         It may take any time to begin, but nothing is computed within a message.
         """
-        head = Head(self._read(HEAD_BYTES), self._n_received)
+        head = Head(self._read(HEAD_BYTES), self._n_received, self._mapped)
         self._n_received += 1
         return head
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
-from hornbeam.shared_memory import PLACE_BYTES, map_place, place_of
+from hornbeam.shared_memory import PLACE_BYTES, MappedMemory, place_of
 
 __all__ = [
     "HEAD_BYTES",
@@ -128,9 +128,14 @@ class Head:
         The first `HEAD_BYTES` bytes.
     number
         That the message must have.
+    mapped
+        The memory that its places lead to; None: it has none.
     """
 
-    def __init__(self, content: memoryview, number: int) -> None:
+    def __init__(
+        self, content: memoryview, number: int, mapped: MappedMemory | None = None
+    ) -> None:
+        self._mapped = mapped
         mark, crc, found, self._count, self._sizes_crc, self._checksum = _HEAD.unpack(
             content
         )
@@ -182,19 +187,18 @@ class Head:
         if sum(map(_sum_of_words, frames)) % 2**64 != self._checksum:
             raise GarbledMessageError("its checksum is wrong")
         return [
-            _read_shared(frame) if length & _PLACED else frame
+            self._read_shared(frame) if length & _PLACED else frame
             for frame, length in zip(frames, found, strict=True)
         ]
 
-
-def _read_shared(place: memoryview) -> memoryview:
-    """Return the shared memory at a place."""
-    try:
-        if len(place) == PLACE_BYTES:
-            return map_place(bytes(place))
-    except (OSError, ValueError) as error:
-        raise GarbledMessageError("its memory cannot be read") from error
-    raise GarbledMessageError("it has no place of memory")
+    def _read_shared(self, place: memoryview) -> memoryview:
+        """Return the shared memory at a place."""
+        try:
+            if self._mapped is not None and len(place) == PLACE_BYTES:
+                return self._mapped.at(bytes(place))
+        except (OSError, ValueError) as error:
+            raise GarbledMessageError("its memory cannot be read") from error
+        raise GarbledMessageError("it has no place of memory")
 
 
 def _sum_of_words(part: Any) -> int:
