@@ -35,7 +35,7 @@ LAYERS = [
     ["kernels.lowering", "kernels.sources"],
     ["params"],
     ["parameter_names"],
-    ["memory", "cpu_count"],
+    ["memory", "shared_memory", "cpu_count"],
     ["cgroups", "errors", "files", "lazy", "log"],
     ["system"],
 ]

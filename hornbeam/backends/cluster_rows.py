@@ -26,6 +26,7 @@ from hornbeam.backends.cluster import Call, Cluster, RowActor
 from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import HistogramLayout
+from hornbeam.shared_memory import SharedMemory
 
 __all__ = ["ClusterRows", "LocalRows", "PartialSums", "Spread"]
 
@@ -60,6 +61,7 @@ class PartialSums:
         self.gradient_ranges, self.sums = gradient_ranges, sums
 
     def __add__(self, other: PartialSums) -> PartialSums:
+        """Return the sums of both, in the memory of these where that is possible."""
         ranges = self.gradient_ranges
         if ranges is not None:
             assert other.gradient_ranges is not None
@@ -67,13 +69,18 @@ class PartialSums:
             least = np.minimum(ranges[:, 2:], other.gradient_ranges[:, 2:])
             ranges = np.hstack([largest, least])
         pairs = zip(self.sums, other.sums, strict=True)
-        return PartialSums(ranges, [a + b for a, b in pairs])
+        return PartialSums(ranges, [_add(a, b) for a, b in pairs])
 
 
-def _narrow(sums: NDArray[np.int64], n_workers: int) -> NDArray[Any]:
-    """Return sums as int32 if the total over as many workers fits for certain."""
+def _add(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    in_place = one.flags.writeable and one.itemsize >= other.itemsize
+    return np.add(one, other, out=one if in_place else None)
+
+
+def _narrow_type(sums: NDArray[np.int64], n_workers: int) -> type[np.signedinteger]:
+    """Return int32 if the total of sums over as many workers fits for certain."""
     largest = max(int(sums.max(initial=0)), -int(sums.min(initial=0)))
-    return sums.astype(np.int32) if n_workers * largest <= _INT32_MAX else sums
+    return np.int32 if n_workers * largest <= _INT32_MAX else np.int64
 
 
 def _used_bins(layout: HistogramLayout, features: NDArray[np.uint64]) -> Any:
@@ -102,6 +109,9 @@ class LocalRows:
         self._used_bins: Any = slice(None)
         #: Of histograms; used again, as memory is slow when it is first written.
         self._buffer = np.empty(0, np.int64)
+        #: Where histograms are, in turn: while those of a message are built, others may
+        #: still read those of the message before.
+        self._results = SharedMemory(), SharedMemory()
 
     def run_calls(self, calls: Sequence[Call], n_workers: int) -> PartialSums:
         """Make the calls in order; return all results, to be added to other workers'.
@@ -112,7 +122,13 @@ class LocalRows:
         sums = []
         for operation, args in calls:
             if operation == "build_histograms":
-                sums.append(self._build_histograms(*args))
+                histograms = self._build_histograms(*args)
+                # Most sums fit in int32, which halves the bytes to read and to add.
+                kind = _narrow_type(histograms, n_workers)
+                self._results = self._results[::-1]
+                result = self._results[0].array(histograms.shape, kind)
+                result[...] = histograms
+                sums.append(result)
                 continue
             if operation == "begin_tree":
                 self._used_bins = _used_bins(self._layout, args[1])
@@ -121,10 +137,7 @@ class LocalRows:
                 gradient_ranges = result
             elif result is not None:
                 sums.append(result)
-        # Most sums fit in int32, which halves the bytes to send and to add.
-        return PartialSums(
-            gradient_ranges, [_narrow(array, n_workers) for array in sums]
-        )
+        return PartialSums(gradient_ranges, sums)
 
     def call(self, operation: str, args: tuple[Any, ...]) -> Any:
         """Return the result of a method of the rows."""

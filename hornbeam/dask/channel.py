@@ -95,10 +95,14 @@ class ActorChannel:
         self._connection = Connection(sock, self._check, patience)
         self._start_watch, self._check_client = watch, check_client
         self._watch: Future[None] | None = None
+        self._is_new = True
 
     def send(self, call: Message) -> None:
         """Send a call; raise `ActorLostError` if the worker is lost."""
         with self._loss():
+            if self._is_new:
+                self._connection.find_shared_memory(begins=True)
+                self._is_new = False
             self._connection.send_message(call)
 
     def receive(self) -> Any:
@@ -175,10 +179,13 @@ def channel_handler(worker: Any) -> Callable[..., Coroutine[Any, Any, Any]]:
         # client has closed the channel by then.
         actor = weakref.ref(known)
 
-        def answer(call: Any) -> Message | None:
+        def answer(call: Any, shares_memory: bool) -> Message | None:
             alive = actor()
             is_open = worker.status not in (Status.closing, Status.closed)
-            return alive.answer(call) if is_open and alive is not None else None
+            if not is_open or alive is None:
+                return None
+            answered: Message = alive.answer(call, shares_memory)
+            return answered
 
         await comm.write(True)
         sock = _detach(comm)
@@ -194,10 +201,14 @@ def channel_handler(worker: Any) -> Callable[..., Coroutine[Any, Any, Any]]:
     return hornbeam_channel
 
 
-def _serve(connection: Connection, answer: Callable[[Any], Message | None]) -> None:
+def _serve(
+    connection: Connection, answer: Callable[[Any, bool], Message | None]
+) -> None:
     """Answer calls until the connection is closed, or there is no answer."""
     try:
-        while (message := answer(connection.receive())) is not None:
+        connection.find_shared_memory(begins=False)
+        shares = connection.shares_memory
+        while (message := answer(connection.receive(), shares)) is not None:
             connection.send_message(message)
             del message
     except OSError:

@@ -133,13 +133,13 @@ class ReducingActor:
         answer = Message.of(result, dumps)
         return answer.packed() if answer.n_bytes < _LARGE else result
 
-    def answer(self, call: tuple[str, tuple[Any, ...]]) -> Message:
+    def answer(self, call: tuple[str, tuple[Any, ...]], shares_memory: bool) -> Message:
         """Execute a call that came over a channel; return the answer to it."""
         method, args = call
         try:
             with self._busy:
                 result = self._context.run(getattr(self, method), *args)
-            return Message.of((True, result), dumps)
+            return Message.of((True, result), dumps, shares_memory=shares_memory)
         except Exception as error:
             return Message.of((False, sendable(error, self._place, dumps)), dumps)
 

@@ -29,11 +29,12 @@ from hornbeam.distributed.messages import (
     Message,
 )
 from hornbeam.errors import ClusterError, ErrorCode
+from hornbeam.shared_memory import PLACE_BYTES, MappedMemory, can_map, own_place
 
 __all__ = ["Address", "Connection", "HandshakeError", "Listener", "connect", "listen"]
 
 #: The first bytes that both ends send: the protocol and its version.
-_GREETING = b"hornbeam-group-2"
+_GREETING = b"hornbeam-group-3"
 _NONCE_BYTES = 32
 _DIGEST = hashlib.sha256
 _DIGEST_BYTES = _DIGEST().digest_size
@@ -81,6 +82,8 @@ class Connection:
     ----------
     last_heard
         When the last bytes came, by the monotonic clock.
+    shares_memory
+        Whether the other end reads shared memory of this process: its places are sent.
     """
 
     def __init__(
@@ -99,6 +102,8 @@ class Connection:
         self._patience = _PATIENCE if patience is None else patience
         self.wait_at_most(sock.gettimeout())
         self.last_heard = time.monotonic()
+        self.shares_memory = False
+        self._mapped = MappedMemory()
         self._n_sent = self._n_received = 0
         self._sending = threading.Lock()
 
@@ -141,6 +146,7 @@ class Connection:
             else:
                 self._check(expected)
                 self._write(proof)
+            self.find_shared_memory(begins=own == b"client")
         except HandshakeError:
             raise
         except (ConnectionError, GarbledMessageError) as error:
@@ -151,11 +157,27 @@ class Connection:
         if not hmac.compare_digest(bytes(self._read(_DIGEST_BYTES)), expected):
             raise HandshakeError("the other end does not know the token")
 
+    def find_shared_memory(self, *, begins: bool) -> None:
+        """Find out whether each end can read shared memory of the other one.
+
+        Both ends call it before the first message, as `accept` and `introduce` do. One
+        of them `begins`; the other one sends nothing before.
+        """
+        if begins:
+            self._write(own_place())
+            reply = bytes(self._read(1 + PLACE_BYTES))
+            self._write(bytes([can_map(reply[1:])]))
+        else:
+            can_read = can_map(bytes(self._read(PLACE_BYTES)))
+            self._write(bytes([can_read]) + own_place())
+            reply = bytes(self._read(1))
+        self.shares_memory = reply[:1] == b"\1"
+
     # Messages
 
     def send(self, value: Any) -> None:
         """Send a value; its arrays are sent from where they are."""
-        self.send_message(Message.of(value))
+        self.send_message(Message.of(value, shares_memory=self.shares_memory))
 
     def receive(self) -> Any:
         """Return the next value."""
@@ -186,7 +208,7 @@ class Connection:
 
         It may take any time to begin, but nothing is computed within a message.
         """
-        head = Head(self._read(HEAD_BYTES), self._n_received)
+        head = Head(self._read(HEAD_BYTES), self._n_received, self._mapped)
         self._n_received += 1
         return head
 

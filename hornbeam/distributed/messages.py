@@ -1,9 +1,10 @@
 """How a value is sent: a head with checksums, the sizes of frames, and the frames.
 
 A value is a pickle and the memory of its arrays, each a frame: arrays are sent from
-where they are, received into new ones, and never pickled. A text is one frame of JSON,
-for what a stranger might send. Each message has its number and checksums: one that
-comes twice, in part, or is not what was sent, is an error at once.
+where they are, received into new ones, and never pickled. Of arrays in shared memory
+only the place is sent to a process on the same machine, which reads them there. A text
+is one frame of JSON, for what a stranger might send. Each message has its number and
+checksums: one that comes twice, in part, or is not what was sent, is an error at once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
+from hornbeam.shared_memory import PLACE_BYTES, MappedMemory, place_of
 
 __all__ = [
     "HEAD_BYTES",
@@ -41,6 +43,8 @@ _CHECKED = slice(8, None)
 HEAD_BYTES = _HEAD.size
 #: Messages below this size are sent, and their frames received, at once.
 SMALL = 1 << 16
+#: Added to the size of a frame that is the place of shared memory.
+_PLACED = 1 << 63
 _RAISED_ON = "It was raised on"
 #: The maximum size of a frame, of frames in a message, and of a message in JSON.
 _MAX_FRAME, _MAX_FRAMES, _MAX_TEXT = 1 << 40, 1 << 20, 1 << 24
@@ -57,7 +61,7 @@ class Message:
     Attributes
     ----------
     frames
-        Bytes, or the memory of arrays.
+        Bytes, the memory of arrays, or the places of shared memory.
     """
 
     frames: list[Any]
@@ -65,17 +69,34 @@ class Message:
     _checksum: int
 
     @classmethod
-    def of_frames(cls, frames: list[Any]) -> Self:
+    def of_frames(cls, frames: list[Any], *, shares_memory: bool = False) -> Self:
         """Return the message of these frames."""
-        sizes = struct.pack(f"<{len(frames)}Q", *map(len, frames))
+        lengths = list(map(len, frames))
+        if shares_memory:
+            for number, frame in enumerate(frames):
+                place = place_of(frame) if lengths[number] >= SMALL else None
+                if place is not None:
+                    frames[number], lengths[number] = place, len(place) | _PLACED
+        sizes = struct.pack(f"<{len(frames)}Q", *lengths)
         return cls(frames, sizes, sum(map(_sum_of_words, frames)) % 2**64)
 
     @classmethod
-    def of(cls, value: Any, dumps: Callable[..., bytes] = pickle.dumps) -> Self:
-        """Return the message of a value; `dumps` pickles it as `pickle.dumps` does."""
+    def of(
+        cls,
+        value: Any,
+        dumps: Callable[..., bytes] = pickle.dumps,
+        *,
+        shares_memory: bool = False,
+    ) -> Self:
+        """Return the message of a value; `dumps` pickles it as `pickle.dumps` does.
+
+        `shares_memory` is whether the receiver can read shared memory of this process:
+        then arrays in it must stay as they are until the receiver has used them.
+        """
         buffers: list[pickle.PickleBuffer] = []
         head = dumps(value, protocol=5, buffer_callback=buffers.append)
-        return cls.of_frames([head, *(buffer.raw() for buffer in buffers)])
+        frames = [head, *(buffer.raw() for buffer in buffers)]
+        return cls.of_frames(frames, shares_memory=shares_memory)
 
     @classmethod
     def of_text(cls, message: dict[str, Any]) -> Self:
@@ -107,9 +128,14 @@ class Head:
         The first `HEAD_BYTES` bytes.
     number
         That the message must have.
+    mapped
+        The memory that its places lead to; None: it has none.
     """
 
-    def __init__(self, content: memoryview, number: int) -> None:
+    def __init__(
+        self, content: memoryview, number: int, mapped: MappedMemory | None = None
+    ) -> None:
+        self._mapped = mapped
         mark, crc, found, self._count, self._sizes_crc, self._checksum = _HEAD.unpack(
             content
         )
@@ -145,7 +171,8 @@ class Head:
         sizes = read(8 * self._count)
         if self._sizes_crc != zlib.crc32(sizes):
             raise GarbledMessageError("the checksum of its sizes is wrong")
-        lengths = struct.unpack(f"<{self._count}Q", sizes)
+        found = struct.unpack(f"<{self._count}Q", sizes)
+        lengths = [length & ~_PLACED for length in found]
         if max(lengths) > max_size:
             raise GarbledMessageError(f"it has a frame of {max(lengths)} bytes")
         if sum(lengths) < SMALL:
@@ -159,7 +186,19 @@ class Head:
             frames = [read(length) for length in lengths]
         if sum(map(_sum_of_words, frames)) % 2**64 != self._checksum:
             raise GarbledMessageError("its checksum is wrong")
-        return frames
+        return [
+            self._read_shared(frame) if length & _PLACED else frame
+            for frame, length in zip(frames, found, strict=True)
+        ]
+
+    def _read_shared(self, place: memoryview) -> memoryview:
+        """Return the shared memory at a place."""
+        try:
+            if self._mapped is not None and len(place) == PLACE_BYTES:
+                return self._mapped.at(bytes(place))
+        except (OSError, ValueError) as error:
+            raise GarbledMessageError("its memory cannot be read") from error
+        raise GarbledMessageError("it has no place of memory")
 
 
 def _sum_of_words(part: Any) -> int:

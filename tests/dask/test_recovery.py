@@ -111,9 +111,9 @@ def misbehave(how, kind):
 
     due = []
 
-    def answer_wrongly(actor, call):
+    def answer_wrongly(actor, call, shares_memory):
         due[:] = [is_due(*call)]
-        return answer(actor, call)
+        return answer(actor, call, shares_memory)
 
     def transmit_wrongly(connection, parts):
         if due != [True]:

@@ -10,6 +10,7 @@ from group_processes import call_in_threads
 import hornbeam
 from hornbeam.distributed.group import join, leave
 from hornbeam.distributed.tracker import Tracker
+from hornbeam.shared_memory import MappedMemory
 
 ROWS = 900
 _random = np.random.default_rng(0)
@@ -78,6 +79,39 @@ def test_long_columns_have_the_cuts_of_the_rows_of_all_processes():
     for weight in (None, weights):
         alone = train(slice(n_rows), weight)
         assert run(2, of_part, weight) == [alone, alone]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"max_depth": 5},
+        {"grow_policy": "lossguide", "max_leaves": 40, "max_depth": 0},
+        {"objective": "multi:softprob", "num_class": 3, "colsample_bytree": 0.9},
+        {"tree_method": "approx", "objective": "count:poisson"},
+        {"num_parallel_tree": 2, "subsample": 0.5, "sampling_method": "gradient_based"},
+    ],
+    ids=lambda params: next(iter(params)),
+)
+def test_histograms_in_shared_memory(monkeypatch, params):
+    n_rows = 3_000
+    x = np.random.default_rng(2).normal(size=(n_rows, 40))
+    y = np.digitize(x[:, 0] * x[:, 1] + x[:, 2], [-0.7, 0.7])
+
+    def train(rows):
+        data = hornbeam.DMatrix(x[rows], y[rows])
+        given = {"nthread": 1, "max_bin": 256} | params
+        return hornbeam.train(given, data, 3, verbose_eval=False).digest()
+
+    def of_part(rows):
+        return train(slice(*(3 * bound for bound in (rows.start, rows.stop))))
+
+    monkeypatch.setattr(f"{__name__}.SPLITS", {3: [0, 200, 600, 1_000]})
+    places, at = [], MappedMemory.at
+    monkeypatch.setattr(
+        MappedMemory, "at", lambda own, place: places.append(place) or at(own, place)
+    )
+    assert run(3, of_part) == [train(slice(n_rows))] * 3
+    assert len(set(places)) > 3
 
 
 def test_a_line_a_round_is_printed_once(capsys):

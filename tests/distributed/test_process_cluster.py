@@ -14,6 +14,7 @@ from hornbeam import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.distributed.process_cluster import ProcessCluster
 from hornbeam.distributed.processes import ProcessDMatrix, predict, train
 from hornbeam.distributed.worker_process import TOKEN
+from hornbeam.shared_memory import MappedMemory
 
 PARAMS = {"objective": "multi:softprob", "num_class": 3, "subsample": 0.7}
 SIZES = [200, 0, 150, 250]
@@ -48,6 +49,25 @@ def cluster():
 def matrix(cluster, **options):
     reads = [partial(read, k) for k in range(len(SIZES))]
     return ProcessDMatrix(cluster, reads, **options)
+
+
+def many_columns(number):
+    rows = np.random.default_rng(number).normal(size=(1_500, 40))
+    return as_rows(rows)
+
+
+def test_the_client_reads_histograms_in_the_memory_of_workers(cluster, monkeypatch):
+    places, at = [], MappedMemory.at
+    monkeypatch.setattr(
+        MappedMemory, "at", lambda own, place: places.append(place) or at(own, place)
+    )
+    data = ProcessDMatrix(cluster, [partial(many_columns, k) for k in range(3)])
+    found = train(cluster, {"max_depth": 5}, data, 3, verbose_eval=False)["booster"]
+    parts = [many_columns(k) for k in range(3)]
+    x, y = (np.concatenate([part[name] for part in parts]) for name in parts[0])
+    alone = hornbeam.train({"max_depth": 5}, hornbeam.DMatrix(x, y), 3)
+    assert found.digest() == alone.digest()
+    assert len(set(places)) > 3
 
 
 def test_models_and_predictions_are_those_of_one_process(cluster):
