@@ -26,7 +26,6 @@ from hornbeam.dask.rpc import (
 )
 from hornbeam.dask.workers import CONNECT_TIMEOUT, Workers
 from hornbeam.distributed.messages import Message
-from hornbeam.distributed.partition_rows import Worker
 from hornbeam.distributed.partitions import Partition, PartitionReader
 from hornbeam.distributed.reduction_tree import (
     TREE_FROM,
@@ -34,7 +33,7 @@ from hornbeam.distributed.reduction_tree import (
     ReductionTree,
     reduction_trees,
 )
-from hornbeam.distributed.shard import Shard
+from hornbeam.distributed.shard import Shard, Worker
 from hornbeam.distributed.training_rows import CustomObjective
 from hornbeam.distributed.transport import (
     Share,
