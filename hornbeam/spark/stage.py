@@ -126,7 +126,7 @@ def _even_partitions_of_files(dataset: DataFrame) -> int | None:
 
 
 def run_stage(
-    dataset: DataFrame, task: Task, coll: Mapping[str, Any], name: str, on_driver: bool
+    dataset: DataFrame, task: Task, name: str, on_driver: bool
 ) -> dict[str, bytes]:
     """Run a task in each partition; return the results by kind.
 
@@ -136,8 +136,6 @@ def run_stage(
         The selected columns, in partitions for the workers.
     task
         Without the address of the coordinator.
-    coll
-        The settings of connections.
     name
         Of the estimator, for Spark's pages.
     on_driver
@@ -145,12 +143,13 @@ def run_stage(
     """
     spark = dataset.sparkSession
     _check_slots(spark, task.num_workers)
+    coll, workers = task.coll, task.num_workers
     host = coll["tracker_host_ip"] or str(spark.conf.get("spark.driver.host"))
     coordinator = None
     if on_driver:
         coordinator = Coordinator(host, coll["tracker_port"], coll["tracker_timeout"])
         task = replace(task, coordinator=coordinator.address)
-    rounds, workers = task.num_boost_round, task.num_workers
+    rounds = task.options["num_boost_round"]
     text = f"{name}: train {rounds} rounds on {workers} workers"
     with coordinator or nullcontext(), _described(spark, text):
         # Spark tries only barrier stages again whose results go through a shuffle.
@@ -159,7 +158,6 @@ def run_stage(
             cells = stage.repartition(1).collect()
         except (PySparkException, Py4JJavaError) as error:
             raise _failed(error, coordinator) from error
-    results: dict[str, bytes] = defaultdict(bytes)
     raised = [pickle.loads(cell.data) for cell in cells if cell.kind == "error"]
     if raised:
         raise error_of_workers(dict(sorted(raised, key=itemgetter(0))))
@@ -168,6 +166,7 @@ def run_stage(
             "the data frame has no rows to learn from; at least one must be there",
             code=ErrorCode.EMPTY_DATA,
         )
+    results: dict[str, bytes] = defaultdict(bytes)
     for cell in cells:
         results[cell.kind] += bytes(cell.data)
     return results
