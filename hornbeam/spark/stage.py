@@ -32,11 +32,12 @@ _CONNECTIONS: dict[str, Any] = {
     "tracker_host_ip": None,
     "tracker_port": 0,
     "tracker_timeout": 0,
+    "worker_port": None,
 }
 #: Seconds between two looks at the number of slots.
 _LOOK_INTERVAL = 0.5
-#: Seconds for executors to register, if the session does not say.
-_REGISTERED_TIMEOUT = 30.0
+#: The time for executors to register: a setting of Spark, and its default.
+_REGISTERED_TIMEOUT = ("spark.scheduler.maxRegisteredResourcesWaitingTime", "30s")
 #: The most bytes of a partition of files, as a multiple of the mean, without a shuffle.
 _LARGEST_SHARE = 1.2
 _DESCRIPTION = "spark.job.description"
@@ -46,7 +47,7 @@ def connections(given: Any) -> dict[str, Any]:
     """Return the settings of connections from a dict, or from XGBoost's Config."""
     found = given if isinstance(given, Mapping) else vars(given or object)
     found = {name: found[name] for name in found if not name.startswith("_")}
-    known = {**_CONNECTIONS, "worker_port": None}
+    known = dict(_CONNECTIONS)
     for name, value in found.items():
         if name not in known:
             raise ParameterError(
@@ -191,7 +192,8 @@ def _check_slots(spark: SparkSession, num_workers: int) -> None:
     """
     java = spark.sparkContext._jsc.sc()
     profile = java.resourceProfileManager().defaultResourceProfile()
-    deadline = time.monotonic() + (0.0 if java.isLocal() else _patience(spark))
+    timeout = java.getConf().getTimeAsSeconds(*_REGISTERED_TIMEOUT)
+    deadline = time.monotonic() + (0 if java.isLocal() else timeout)
     while (slots := java.maxNumConcurrentTasks(profile)) < num_workers:
         if time.monotonic() > deadline:
             cpus = spark.conf.get("spark.task.cpus", "1")
@@ -202,16 +204,6 @@ def _check_slots(spark: SparkSession, num_workers: int) -> None:
                 code=ErrorCode.TOO_FEW_SLOTS,
             )
         time.sleep(_LOOK_INTERVAL)
-
-
-def _patience(spark: SparkSession) -> float:
-    given = spark.conf.get("spark.scheduler.maxRegisteredResourcesWaitingTime", "")
-    text = str(given)
-    return (
-        float(text[:-1])
-        if text[:-1].isdigit() and text.endswith("s")
-        else (_REGISTERED_TIMEOUT)
-    )
 
 
 def _failed(error: Exception, coordinator: Coordinator | None) -> ClusterError:

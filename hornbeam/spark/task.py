@@ -31,7 +31,7 @@ from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
 from hornbeam.spark.columns import Features
 from hornbeam.spark.meeting import Place, meet
-from hornbeam.spark.rows import Rows, no_rows, read_rows
+from hornbeam.spark.rows import Rows, read_rows
 
 if TYPE_CHECKING:
     from hornbeam.callbacks import EvalsLog
@@ -207,7 +207,7 @@ def _shared(
 ) -> tuple[Rows, dict[str, Any]]:
     """Return the rows, and the parameters, which may depend on those of all tasks."""
 
-    def own() -> tuple[int, bytes, frozenset[str], NDArray[Any]]:
+    def own() -> tuple[Rows, NDArray[Any]]:
         rows = read.result()
         _check_fields(rows, task.fields)
         labels = rows.fields.get("label", np.empty(0))
@@ -218,23 +218,23 @@ def _shared(
                 "needs the classes 0, 1, 2, ...: is it a regression?",
                 code=ErrorCode.LABEL_NOT_A_CLASS,
             )
-        return rows.shape[1], rows.schema(), frozenset(rows.fields), classes
+        return rows.take(np.zeros(rows.shape[0], bool)), classes
 
     described = group.gather("describe rows", own)
-    named = zip(group.names, described, strict=True)
-    widths = {width: name for name, (width, *_) in named if width}
+    kinds = [no_rows for no_rows, _ in described]
+    named = zip(group.names, kinds, strict=True)
+    widths = {one.shape[1]: name for name, one in named if one.shape[1]}
     if len(widths) > 1:
         (width, worker), (other, another) = list(widths.items())[:2]
         raise task.features.uneven(
             f"the rows of {worker} have {width} numbers, and those of {another} {other}"
         )
     rows = read.result()
-    if rows.shape[0] == 0:
-        width, schema, fields, _ = max(described, key=lambda one: len(one[2]))
-        rows = no_rows(width, schema, fields)
+    if rows.shape[0] == 0:  # with the columns and the fields of the others
+        rows = max(kinds, key=lambda one: len(one.fields))
     params = dict(task.params)
     if task.is_classifier:
-        classes = np.unique(np.concatenate([found for *_, found in described]))
+        classes = np.unique(np.concatenate([found for _, found in described]))
         params |= _objective(params, set(classes.tolist()))
     return rows, params
 
@@ -294,49 +294,38 @@ def _listed(values: Sequence[float]) -> str:
 def _matrices(
     task: Task, library: Any, rows: Rows, params: Mapping[str, Any]
 ) -> tuple[DMatrix, DMatrix | None]:
-    """Return the matrices of the training and of the validation rows."""
+    """Return the matrices of the training and of the validation rows.
+
+    Rows have keys if their draws or their metrics need any.
+    """
+    sampling = {name: params[name] for name in _SAMPLING if name in params}
+    is_drawn = Parameters.resolve(sampling).drawn_share() < 1.0
     mask = rows.fields.pop("validation", None)
     if "validation" not in task.fields:
-        return _matrix(task, library, rows, params), None
+        return _matrix(task, library, rows, is_drawn), None
     mask = np.zeros(rows.shape[0], bool) if mask is None else mask.astype(bool)
     train, valid = (rows.take(own) for own in (~mask, mask))
-    dtrain = _matrix(task, library, train, params)
-    return dtrain, _matrix(task, library, valid, params, is_validation=True)
+    dtrain = _matrix(task, library, train, is_drawn)
+    return dtrain, _matrix(task, library, valid, has_keys=True)
 
 
-def _matrix(
-    task: Task,
-    library: Any,
-    rows: Rows,
-    params: Mapping[str, Any],
-    *,
-    is_validation: bool = False,
-) -> DMatrix:
-    """Return a matrix whose rows have keys if their draws or their metrics need any."""
-    keys = rows.fields.pop("row_key", None)
-    if "qid" in rows.fields:
-        rows, keys = _by_group(task, library, rows, keys)
-    matrix = _create(task, library, rows)
-    sampling = {name: params[name] for name in _SAMPLING if name in params}
-    if is_validation or Parameters.resolve(sampling).drawn_share() < 1.0:
-        matrix.set_info(row_key=matrix.hash_rows() if keys is None else keys)
-    return matrix
-
-
-def _by_group(
-    task: Task, library: Any, rows: Rows, keys: NDArray[Any] | None
-) -> tuple[Rows, NDArray[Any] | None]:
-    """Return rows and keys sorted by query group, and in a group by key."""
-    if keys is None:
-        without = {name: own for name, own in rows.fields.items() if name != "qid"}
-        keys = _create(task, library, Rows(rows.features, without)).hash_rows()
-    order = np.lexsort((keys, rows.fields["qid"]))
-    return rows.take(order), keys[order]
-
-
-def _create(task: Task, library: Any, rows: Rows) -> DMatrix:
+def _matrix(task: Task, library: Any, rows: Rows, has_keys: bool) -> DMatrix:
+    """Return a matrix; query groups are in the order of ids, their rows of keys."""
     options = dict(task.matrix_options)
     if task.features.names is not None:
         options["feature_names"] = list(task.features.names)
-    matrix: DMatrix = library.DMatrix(rows.features, **rows.fields, **options)
+
+    def create() -> DMatrix:
+        matrix: DMatrix = library.DMatrix(rows.features, **rows.fields, **options)
+        return matrix
+
+    keys, qid = rows.fields.pop("row_key", None), rows.fields.pop("qid", None)
+    if qid is not None:
+        keys = create().hash_rows() if keys is None else keys
+        order = np.lexsort((keys, qid))
+        rows.fields["qid"] = qid
+        rows, keys = rows.take(order), keys[order]
+    matrix = create()
+    if has_keys:
+        matrix.set_info(row_key=matrix.hash_rows() if keys is None else keys)
     return matrix
