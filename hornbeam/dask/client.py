@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial, wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 from uuid import uuid4
 
 from distributed import Client, get_client, get_worker, rejoin, secede
@@ -14,7 +14,14 @@ from distributed.threadpoolexecutor import thread_state
 
 from hornbeam.errors import ErrorCode, ParameterError
 
-__all__ = ["client_method", "client_of", "run_sync", "task_key", "with_client"]
+__all__ = [
+    "OfClient",
+    "client_method",
+    "client_of",
+    "run_sync",
+    "task_key",
+    "with_client",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,6 +48,30 @@ def client_of(client: Client | None) -> Client:
 def task_key(verb: str) -> str:
     """Return a new key of a task, which dashboards show as ``hornbeam-verb``."""
     return f"hornbeam-{verb}-{uuid4().hex}"
+
+
+class OfClient:
+    """Base of estimators that have a client, which copies and pickles leave out."""
+
+    _client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """The client of the cluster: the one set here, or Dask's default client."""
+        return client_of(self._client)
+
+    @client.setter
+    def client(self, client: Client | None) -> None:
+        self._client = client
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        """Return the estimator; awaiting it is a no-op."""
+        yield from ()
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_client"}
 
 
 # Synchronous calls

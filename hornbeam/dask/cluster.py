@@ -26,7 +26,6 @@ from hornbeam.dask.rpc import (
 )
 from hornbeam.dask.workers import CONNECT_TIMEOUT, Workers
 from hornbeam.distributed.messages import Message
-from hornbeam.distributed.partition_rows import Worker
 from hornbeam.distributed.partitions import Partition, PartitionReader
 from hornbeam.distributed.reduction_tree import (
     TREE_FROM,
@@ -34,7 +33,7 @@ from hornbeam.distributed.reduction_tree import (
     ReductionTree,
     reduction_trees,
 )
-from hornbeam.distributed.shard import Shard
+from hornbeam.distributed.shard import Shard, Worker
 from hornbeam.distributed.training_rows import CustomObjective
 from hornbeam.distributed.transport import (
     Share,
@@ -128,11 +127,18 @@ class DaskCluster(Workers, Transport):
         return self._wait(self._ready_workers())
 
     def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
-        return self._wait(self._call(actors, pack_call(operation, args)))
+        message = pack_call(operation, args)
+        calls = self._gather_all(
+            actors, lambda one: self._call_one(self._leaf(one), message)
+        )
+        return self._wait(calls)
 
     def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
         if len(actors) >= self._tree_from:
-            return self._wait(self._sum(actors, pack_call(operation, args)))
+            message = pack_call(operation, args)
+            trees = reduction_trees(list(map(self._leaf, actors)), self._tree_width)
+            calls = self._gather_all(trees, lambda tree: self._call_one(tree, message))
+            return reduce(add, self._wait(calls))
         channels = self._open_channels(actors)
         if channels is None:
             return super().sum(actors, operation, *args)
@@ -161,16 +167,6 @@ class DaskCluster(Workers, Transport):
                 future.release()
 
     # Coroutines on the client's event loop
-
-    async def _call(self, actors: Sequence[RowActor], message: Any) -> list[Any]:
-        return await self._gather_all(
-            actors, lambda m: self._call_one(self._leaf(m), message)
-        )
-
-    async def _sum(self, actors: Sequence[RowActor], message: Any) -> Any:
-        trees = reduction_trees([self._leaf(m) for m in actors], self._tree_width)
-        sums = await self._gather_all(trees, lambda tree: self._call_one(tree, message))
-        return reduce(add, sums)
 
     def _leaf(self, actor: RowActor) -> ReductionTree:
         return ReductionTree(actor, self._key(actor), ())

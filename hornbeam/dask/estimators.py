@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, Self
@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import is_dask_collection
 from dask.delayed import delayed
-from distributed import Client
 from sklearn.metrics import accuracy_score, r2_score
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import EvalsLog
-from hornbeam.dask.client import client_method, client_of, task_key
+from hornbeam.dask.client import OfClient, client_method, task_key
 from hornbeam.dask.matrix import DaskDMatrix
 from hornbeam.dask.partitions import delayed_parts, is_dataframe
 from hornbeam.dask.prediction import predict_partitions, prediction_meta
@@ -40,7 +39,7 @@ from hornbeam.sklearn.regressor import HornbeamRegressor
 __all__ = ["DaskHornbeamClassifier", "DaskHornbeamRanker", "DaskHornbeamRegressor"]
 
 
-class _DaskEstimator(BoostingEstimator):
+class _DaskEstimator(OfClient, BoostingEstimator):
     """Base class of the estimators for Dask collections.
 
     Predictions are lazy: `predict` returns a collection, each partition of which is
@@ -49,31 +48,12 @@ class _DaskEstimator(BoostingEstimator):
 
     #: The class of the estimator that predicts a partition.
     _local_class: type[BoostingEstimator] = BoostingEstimator
-    _client: Client | None = None
-
-    @property
-    def client(self) -> Client:
-        """The client of the cluster: the one set here, or Dask's default client."""
-        return client_of(self._client)
-
-    @client.setter
-    def client(self, client: Client | None) -> None:
-        self._client = client
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Give `fit` the arguments of the estimator for one machine."""
         if "fit" not in vars(cls):
             cls.fit = _with_arguments(cls.fit, cls._local_class)  # type: ignore[method-assign]
         super().__init_subclass__(**options)
-
-    def __await__(self) -> Generator[Any, Any, Self]:
-        """Return the estimator; awaiting it is a no-op."""
-        yield from ()
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_client"}
 
     # Training
 

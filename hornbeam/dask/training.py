@@ -92,6 +92,6 @@ def train(
         obj=obj,
         early_stopping_rounds=early_stopping_rounds,
         verbose_eval=verbose_eval,
-        callbacks=list(callbacks or ()),
+        callbacks=callbacks,
         custom_metric=custom_metric,
     )

@@ -101,7 +101,9 @@ class Workers:
 
     def locate(self, partitions: Sequence[Any]) -> list[str | None]:
         """Return the address of a worker that has each future, None where none has."""
-        return self._wait(self._who_has([future.key for future in partitions]))
+        keys = [future.key for future in partitions]
+        found = self._wait(self._ask_scheduler(lambda s: s.who_has(keys=keys)))
+        return [next(iter(found.get(key) or ()), None) for key in keys]
 
     def map(self, task: Any, partitions: Sequence[Any], *args: Any) -> list[Any]:
         """Return `task(partition, *args)` for each future of a partition.
@@ -198,10 +200,6 @@ class Workers:
     async def _alive(self) -> list[str]:
         identity = await self._ask_scheduler(lambda s: s.identity(n_workers=-1))
         return sorted(set(identity["workers"]) - self._removed)
-
-    async def _who_has(self, keys: list[Any]) -> list[str | None]:
-        found = await self._ask_scheduler(lambda s: s.who_has(keys=keys))
-        return [next(iter(found.get(key) or ()), None) for key in keys]
 
     async def _results(self, futures: list[Any]) -> list[Any]:
         return await self._guard(self._gather(futures))

@@ -9,13 +9,13 @@ from typing import Any
 from hornbeam.backends.cluster import ActorLostError, RowActor
 from hornbeam.backends.interface import GradientRows
 from hornbeam.boosting.booster import Booster
-from hornbeam.boosting.custom import ObjectiveFunction
+from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.boosting.evaluation import Evaluator
 from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.callbacks import TrainingCallback, TrainingCheckPoint
-from hornbeam.distributed.parameter_checks import check_cluster_parameters
+from hornbeam.distributed.parameter_checks import check_cluster_training
 from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
 from hornbeam.distributed.placed_matrices import ClusterMarginCache
 from hornbeam.distributed.transport import Transport
@@ -36,7 +36,7 @@ class ClusterLearner(Learner):
 
     def check(self, parameters: Parameters, objective: Objective) -> None:
         super().check(parameters, objective)
-        check_cluster_parameters(parameters)
+        check_cluster_training(parameters)
 
 
 class ClusterBooster(Booster):
@@ -148,8 +148,12 @@ def train_booster(
     dtrain: PartitionedMatrix,
     num_boost_round: int,
     *,
-    callbacks: list[TrainingCallback],
-    **options: Any,
+    evals: Sequence[tuple[PartitionedMatrix, str]] | None = None,
+    obj: ObjectiveFunction | ScalarLoss | None = None,
+    early_stopping_rounds: int | None = None,
+    verbose_eval: bool | int | None = True,
+    callbacks: Sequence[TrainingCallback] | None = None,
+    custom_metric: MetricFunction | None = None,
 ) -> dict[str, Any]:
     """Train a booster, and release its rows and its cluster; return as
     `hornbeam.dask.train` does.
@@ -158,19 +162,23 @@ def train_booster(
     ----------
     cluster, booster
         The cluster, and the booster on it.
-    dtrain, num_boost_round, callbacks
+    dtrain, num_boost_round, evals, obj, early_stopping_rounds, verbose_eval, \
+callbacks, custom_metric
         As for `hornbeam.dask.train`.
-    options
-        Further ones of `run_rounds`.
     """
+    callbacks = list(callbacks or ())
     try:
         trained, log = run_rounds(
             booster,
             dtrain,
             num_boost_round,
-            callbacks=callbacks,
+            evals=evals,
+            obj=obj,
             maximize=None,
-            **options,
+            early_stopping_rounds=early_stopping_rounds,
+            verbose_eval=verbose_eval,
+            callbacks=callbacks,
+            custom_metric=custom_metric,
         )
     except ClusterError as error:
         if error.code == ErrorCode.CLUSTER_FAILURE:  # it would come again

@@ -5,23 +5,13 @@ from __future__ import annotations
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.params import Parameters
 
-__all__ = [
-    "check_cluster_booster",
-    "check_cluster_parameters",
-    "check_cluster_training",
-]
+__all__ = ["check_cluster_training"]
 
 #: Parameters that a cluster has only one value of.
 _ONE_MACHINE = {"leaf_solver": "newton", "leaf_model": "constant", "device": "cpu"}
 
 
 def check_cluster_training(parameters: Parameters) -> None:
-    """Raise a `ParameterError` if a cluster cannot train this booster like that."""
-    check_cluster_parameters(parameters)
-    check_cluster_booster(parameters)
-
-
-def check_cluster_parameters(parameters: Parameters) -> None:
     """Raise a `ParameterError` if a cluster cannot train with these parameters."""
     if parameters.process_type == "update":
         raise ParameterError(
@@ -45,10 +35,6 @@ def check_cluster_parameters(parameters: Parameters) -> None:
                 f"a cluster; use hornbeam.train, or leave {name} out",
                 code=ErrorCode.UNSUPPORTED_ON_CLUSTER,
             )
-
-
-def check_cluster_booster(parameters: Parameters) -> None:
-    """Raise a `ParameterError` if a cluster cannot train this booster."""
     if parameters.booster == "gblinear":
         raise ParameterError(
             "booster='gblinear' does not train on a cluster; train it on one "

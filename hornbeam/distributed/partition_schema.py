@@ -12,7 +12,7 @@ from hornbeam.data.align import align
 from hornbeam.data.categories import Categories, union
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema, listed, time_zone, times_of
-from hornbeam.data.sources.first_pass import kind_of
+from hornbeam.data.sources.first_pass import kind_of, places_by_name
 from hornbeam.data.table import Table
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.features.dates import parts_of
@@ -165,20 +165,15 @@ def _columns_in(other: int, schema: Schema, number: int, first: Schema) -> list[
                 code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
             )
         return list(range(first.n_features))
-    place = {name: i for i, name in enumerate(schema.names)}
-    known = set(first.names)
-    faults = []
-    if absent := [name for name in first.names if name not in place]:
-        faults.append(f"missing: {listed(absent)}")
-    if extra := [name for name in schema.names if name not in known]:
-        faults.append(f"new: {listed(extra)}")
-    if faults:
-        raise DataError(
-            f"partition {other} has other columns than partition {number}; "
-            f"{'; '.join(faults)}; give the same columns in each",
+    return places_by_name(
+        schema.names,
+        first.names,
+        lambda faults: DataError(
+            f"partition {other} has other columns than partition {number}; {faults}; "
+            "give the same columns in each",
             code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
-        )
-    return [place[name] for name in first.names]
+        ),
+    )
 
 
 def _merge_type(infos: Infos, places: Mapping[int, list[int]], feature: int) -> str:

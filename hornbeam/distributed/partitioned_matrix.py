@@ -117,8 +117,8 @@ class PartitionedMatrix(MetaInfoAccessors):
         for number, part in enumerate(self._map(_fields_of, self.reader)):
             if part is not None:
                 fields.add(part, self.facts[number].n_rows)
-        info = _FrozenMetaInfo(self.n_rows, self.n_features, type(self).__name__)
-        info.fill(fields.whole() | {"feature_weights": self._feature_weights})
+        info = MetaInfo(self.n_rows, self.n_features)
+        info.set(fields.whole() | {"feature_weights": self._feature_weights})
         return info
 
     @property
@@ -131,10 +131,6 @@ class PartitionedMatrix(MetaInfoAccessors):
         """The largest weight of all rows; None without weights."""
         largest = [info.largest_weight for info in self.facts.values()]
         return max((value for value in largest if value is not None), default=None)
-
-    def has_field(self, name: str) -> bool:
-        """Return whether a field, such as ``"label"``, was given."""
-        return name in next(iter(self.facts.values())).widths
 
     @property
     def n_targets(self) -> int:
@@ -170,41 +166,15 @@ class PartitionedMatrix(MetaInfoAccessors):
         """
         return self.schema.categories
 
-    def set_info(self, **fields: Any) -> None:
+    def set_info(self, *_: Any, **__: Any) -> None:
         """Raise an error: labels, weights and so on cannot be changed later."""
-        raise _immutable(type(self).__name__)
+        raise DataError(
+            f"labels, weights and so on of a {type(self).__name__} cannot be changed "
+            "after it is made; make another one with label=, weight= and so on",
+            code=ErrorCode.META_INFO_SETTLED,
+        )
 
-
-class _FrozenMetaInfo(MetaInfo):
-    """Fields gathered from workers, which cannot be changed.
-
-    Parameters
-    ----------
-    n_rows, n_features
-        As for `MetaInfo`.
-    of
-        The class of the matrix.
-    """
-
-    def __init__(self, n_rows: int, n_features: int, of: str) -> None:
-        super().__init__(n_rows, n_features)
-        self._of = of
-
-    def fill(self, fields: Mapping[str, Any]) -> None:
-        """Set the fields, once."""
-        super().set(fields)
-
-    def set(self, given: Mapping[str, Any], *, whole: bool = True) -> None:
-        """Raise an error."""
-        raise _immutable(self._of)
-
-
-def _immutable(name: str) -> DataError:
-    return DataError(
-        f"labels, weights and so on of a {name} cannot be changed after it is made; "
-        "make another one with label=, weight= and so on",
-        code=ErrorCode.META_INFO_SETTLED,
-    )
+    set_float_info = set_uint_info = set_info
 
 
 def _fields_of(

@@ -25,7 +25,7 @@ from hornbeam.distributed.binning import (
     bin_partitions,
 )
 from hornbeam.distributed.label_info import LabelInfo
-from hornbeam.distributed.parameter_checks import check_cluster_booster
+from hornbeam.distributed.parameter_checks import check_cluster_training
 from hornbeam.distributed.partitioned_matrix import PartitionedMatrix
 from hornbeam.distributed.placement import Placement
 from hornbeam.distributed.training_rows import MetaInfoView, ModelState
@@ -431,7 +431,7 @@ class ClusterMarginCache(MarginCache):
     def training_data(self, data: Any, use_objective: bool) -> ClusterTraining:
         """Return the rows of `data` ready for another round of trees."""
         p, learner = self.params, self._learner
-        check_cluster_booster(p)
+        check_cluster_training(p)
         training = self._training
         made_with = (
             p.bins(),

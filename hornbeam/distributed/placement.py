@@ -52,7 +52,7 @@ class Placement(ABC):
     matrix
         The matrix.
     schema, unseen, of, derived
-        The columns with which the rows are read: see `PartitionRows.prepare`.
+        The columns with which the rows are read: see `Shard.prepare`.
     """
 
     def __init__(

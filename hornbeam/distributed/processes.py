@@ -25,8 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hornbeam.boosting.booster import Booster
-from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
-from hornbeam.callbacks import TrainingCallback
 from hornbeam.data.categories import Categories
 from hornbeam.data.opening import Folders, cache_options
 from hornbeam.distributed.cluster_booster import ClusterBooster, train_booster
@@ -36,7 +34,6 @@ from hornbeam.distributed.prediction import PartitionPrediction, prediction_meta
 from hornbeam.distributed.process_cluster import ProcessCluster
 from hornbeam.distributed.worker_process import PartitionSource
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 from hornbeam.training import check_training_data
 
@@ -100,13 +97,8 @@ def train(
     dtrain: ProcessDMatrix,
     num_boost_round: int = 10,
     *,
-    evals: Sequence[tuple[ProcessDMatrix, str]] | None = None,
-    obj: ObjectiveFunction | ScalarLoss | None = None,
-    early_stopping_rounds: int | None = None,
     xgb_model: Booster | str | os.PathLike[str] | bytes | bytearray | None = None,
-    verbose_eval: bool | int | None = True,
-    callbacks: Sequence[TrainingCallback] | None = None,
-    custom_metric: MetricFunction | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """Return a dict of the ``"booster"`` and the ``"history"`` of its metrics.
 
@@ -115,23 +107,14 @@ def train(
     cluster
         The worker processes. Those that are lost are replaced by the others, and those
         that connect later are used.
-    params, dtrain, num_boost_round, evals, obj, early_stopping_rounds, xgb_model, \
-verbose_eval, callbacks, custom_metric
-        As for `hornbeam.dask.train`; a custom objective is a function of a module.
+    params, dtrain, num_boost_round, xgb_model, options
+        As for `hornbeam.dask.train`: ``evals``, ``obj``, ``early_stopping_rounds``,
+        ``verbose_eval``, ``callbacks`` and ``custom_metric``. A custom objective is a
+        function of a module.
     """
-    check_training_data(dtrain, evals, ProcessDMatrix)
-    return train_booster(
-        cluster,
-        ClusterBooster(cluster, params, xgb_model),
-        dtrain,
-        num_boost_round,
-        evals=evals,
-        obj=obj,
-        early_stopping_rounds=early_stopping_rounds,
-        verbose_eval=verbose_eval,
-        callbacks=list(callbacks or ()),
-        custom_metric=custom_metric,
-    )
+    check_training_data(dtrain, options.get("evals"), ProcessDMatrix)
+    booster = ClusterBooster(cluster, params, xgb_model)
+    return train_booster(cluster, booster, dtrain, num_boost_round, **options)
 
 
 def predict(

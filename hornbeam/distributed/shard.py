@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,35 +19,75 @@ from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.dart import rounded
 from hornbeam.boosting.margins import add_layout, start_margins
+from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.schema import Schema
+from hornbeam.data.sources.first_pass import FieldCollector
+from hornbeam.distributed.binned_rows import BinnedRows
+from hornbeam.distributed.joined_table import JoinedTable
 from hornbeam.distributed.label_info import LabelInfo
-from hornbeam.distributed.partition_rows import PartitionRows, Worker
-from hornbeam.distributed.partitions import Partition, PartitionReader, partition_errors
+from hornbeam.distributed.partition_schema import align_partition
+from hornbeam.distributed.partitions import (
+    Partition,
+    PartitionReader,
+    PartitionTable,
+    partition_errors,
+)
 from hornbeam.distributed.training_rows import MetaInfoView, ModelState, TrainingRows
+from hornbeam.errors import DataError, ErrorCode, ParameterError
 from hornbeam.features.derived import DerivedFeatures
+from hornbeam.features.expansion import with_parts
 from hornbeam.forest.layout import Layout
 from hornbeam.kernels.team import Team, give_back_team, lease, take_team
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.totals import sum_steps
 
-__all__ = ["Shard"]
+__all__ = ["Shard", "Worker"]
 
 Floats = NDArray[np.float64]
 
 
-class Shard(PartitionRows):
-    """The rows of some partitions, for training or evaluation.
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """The worker of an actor.
 
-    After the steps of `PartitionRows`, `begin` starts training, whose messages `run`
-    executes; `begin_margins` starts evaluation. The state of a shard is a function of
+    Attributes
+    ----------
+    place
+        Its name, as of `RowActor`.
+    n_threads
+        Its number of threads.
+    """
+
+    place: str
+    n_threads: int
+
+
+class Shard(BinnedRows):
+    """The rows of some partitions on their worker, for training or evaluation.
+
+    Call `prepare` first. Training rows then take part in the passes for cuts, and are
+    binned; `begin` starts training, whose messages `run` executes. Evaluation rows stay
+    a table; `begin_margins` starts evaluation. The state of a shard is a function of
     its partitions and of the trees so far, so that any worker can reconstruct it.
 
     Parameters
     ----------
     numbers
         The numbers of the partitions.
-    partitions, reader, worker
-        As for `PartitionRows`.
+    partitions
+        In any order; the rows are in the order of the partitions' numbers.
+    reader
+        Reads them as tables.
+    worker
+        The worker that has them.
+
+    Attributes
+    ----------
+    info
+        Labels, weights and so on.
+    spans
+        (spans, 2) int64: for each run of consecutive rows the index of its first row
+        here, and the index of that row among all rows.
     """
 
     def __init__(
@@ -55,7 +97,10 @@ class Shard(PartitionRows):
         reader: PartitionReader,
         worker: Worker,
     ) -> None:
-        super().__init__(partitions, reader, worker)
+        super().__init__(reader.caching)
+        self._worker = worker
+        self._partitions = sorted(partitions, key=lambda part: part.number)
+        self._reader = reader
         self._numbers = sorted(numbers)
         self._team: Team | None = None
 
@@ -67,9 +112,84 @@ class Shard(PartitionRows):
         of: str = "the other partitions",
         derived: DerivedFeatures | None = None,
     ) -> None:
-        super().prepare(schema, first_rows, unseen, of, derived)
+        """Read the partitions, with the columns and category codes of `schema`.
+
+        Parameters
+        ----------
+        schema
+            The columns of all partitions together, or of a model.
+        first_rows
+            (partitions + 1,): the index of each partition's first row among all rows.
+        unseen, of
+            As for `align`.
+        derived
+            The parts of times that the rows get as further columns.
+        """
+        fields, tables = FieldCollector(), []
+        spans: list[tuple[int, int]] = []
+        n_rows, previous_end = 0, -1
+        for partition in self._partitions:
+            begin, end = first_rows[partition.number : partition.number + 2].tolist()
+            data = self._reader.read(partition)
+            found = 0 if data is None else data.table.n_rows
+            if found != end - begin:
+                raise DataError(
+                    f"partition {partition.number} had {end - begin} rows before and "
+                    f"has {found} now; the function that creates it must return the "
+                    "same rows each time",
+                    code=ErrorCode.SOURCE_CHANGED,
+                )
+            if data is None:
+                continue
+            numbered = PartitionTable(data.table, partition.number)
+            aligned = align_partition(numbered, schema, unseen, of)
+            expanded = with_parts(aligned, derived)
+            tables.append(PartitionTable(expanded, partition.number))
+            fields.add(data.fields, found)
+            if begin != previous_end:
+                spans.append((n_rows, begin))
+            n_rows, previous_end = n_rows + found, end
+        if not tables:
+            raise DataError(
+                "none of the partitions on this worker has rows",
+                code=ErrorCode.EMPTY_DATA,
+            )
+        self.set_table(JoinedTable(tables), tables)
+        self.spans = np.array(spans, np.int64)
+        self.info = MetaInfo(n_rows, schema.n_features)
+        self.info.set(fields.whole(), whole=False)
+        self._partitions = []
         self._schema = self.table.schema
         self._sizes = [int(first_rows[k + 1] - first_rows[k]) for k in self._numbers]
+
+    def threads(self, n_threads: int) -> int:
+        return n_threads if n_threads > 0 else self._worker.n_threads
+
+    def errors(self) -> AbstractContextManager[None]:
+        return _errors_of(self._worker)
+
+    # Rows and fields
+
+    def rows(
+        self, start: int, stop: int, features: NDArray[np.intp] | None = None
+    ) -> np.ndarray:
+        """Return a block of rows, missing values as NaN; the array is read-only."""
+        return self.table.rows(start, stop, features)
+
+    @property
+    def labels(self) -> Floats | None:
+        """The labels, (rows,) or (rows, targets)."""
+        return self.info["label"]
+
+    @property
+    def row_weights(self) -> Floats | None:
+        """The weights, one for each row."""
+        return self.info.row_weights
+
+    @property
+    def base_margin(self) -> Floats | None:
+        """The margins, (rows,) or (rows, outputs)."""
+        return self.info["base_margin"]
 
     # Initialisation of a model
 
@@ -230,3 +350,15 @@ class Shard(PartitionRows):
         if state.layout is not None:
             add_layout(team, self, state.layout, margins)
         return margins
+
+
+@contextmanager
+def _errors_of(worker: Worker) -> Iterator[None]:
+    """Prefix errors from the block with the worker, unless they name a partition."""
+    try:
+        yield
+    except (DataError, ParameterError) as error:
+        if str(error).startswith("partition "):
+            raise
+        text = f"on the worker at {worker.place}: {error}"
+        raise type(error)(text, code=error.code, **error.details) from error

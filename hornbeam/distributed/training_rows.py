@@ -141,7 +141,7 @@ class TrainingRows(LocalRows):
     rows, layout
         As for `LocalRows`.
     spans
-        (spans, 2): runs of consecutive rows, as of `PartitionRows`.
+        (spans, 2): runs of consecutive rows, as of `Shard`.
     view
         The data argument of a custom objective.
     term

@@ -29,11 +29,10 @@ from hornbeam.distributed.connection import (
     connect,
 )
 from hornbeam.distributed.messages import sendable
-from hornbeam.distributed.partition_rows import Worker
 from hornbeam.distributed.partitions import Partition
 from hornbeam.distributed.peer import ALIVE, Peer
 from hornbeam.distributed.reduction_tree import ReductionTree
-from hornbeam.distributed.shard import Shard
+from hornbeam.distributed.shard import Shard, Worker
 from hornbeam.distributed.transport import WorkerLostError, first_error
 from hornbeam.errors import ClusterError, ErrorCode, HornbeamError
 
@@ -272,9 +271,7 @@ def _on_partition(
     return task(source.read(), *args)
 
 
-def serve(
-    host: str, port: int, token: str, n_threads: int = 0, number: int | None = None
-) -> None:
+def serve(host: str, port: int, token: str, n_threads: int = 0) -> None:
     """Work for the client that listens at an address, until it closes the connection.
 
     Parameters
@@ -283,8 +280,6 @@ def serve(
         Of the client.
     n_threads
         Of an actor; 0: all that this process may use.
-    number
-        Of this worker, for its name; None: the client numbers it.
     """
     try:
         connection = connect(host, port, token, _CONNECT_TIMEOUT)
@@ -303,7 +298,6 @@ def serve(
     connection.send_text(
         version=__version__,
         pid=os.getpid(),
-        number=number,
         address=process.address,
     )
     try:

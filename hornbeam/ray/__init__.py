@@ -22,13 +22,13 @@ from hornbeam.lazy import names_from
 require("ray", "ray", "hornbeam.ray")
 
 if TYPE_CHECKING:
+    from hornbeam.ray.datasets import to_dmatrix
     from hornbeam.ray.prediction import predict
     from hornbeam.ray.reports import (
         RayTrainReportCallback,
         TuneReportCheckpointCallback,
     )
-    from hornbeam.ray.shards import RowRanges, to_dmatrix
-    from hornbeam.ray.trainer import HornbeamConfig, HornbeamTrainer
+    from hornbeam.ray.trainer import HornbeamConfig, HornbeamTrainer, RowRanges
     from hornbeam.ray.training import train
 
 __all__ = [
@@ -46,10 +46,10 @@ _HOMES = {
     "HornbeamConfig": "hornbeam.ray.trainer",
     "HornbeamTrainer": "hornbeam.ray.trainer",
     "RayTrainReportCallback": "hornbeam.ray.reports",
-    "RowRanges": "hornbeam.ray.shards",
+    "RowRanges": "hornbeam.ray.trainer",
     "TuneReportCheckpointCallback": "hornbeam.ray.reports",
     "predict": "hornbeam.ray.prediction",
-    "to_dmatrix": "hornbeam.ray.shards",
+    "to_dmatrix": "hornbeam.ray.datasets",
     "train": "hornbeam.ray.training",
 }
 

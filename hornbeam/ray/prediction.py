@@ -13,7 +13,7 @@ from ray import cloudpickle
 from hornbeam.boosting.booster import Booster
 from hornbeam.distributed.partitions import PartitionReader
 from hornbeam.distributed.prediction import PartitionPrediction, load_model
-from hornbeam.ray.blocks import check_dataset, column_not_found
+from hornbeam.ray.datasets import check_dataset, column_not_found
 
 __all__ = ["predict"]
 

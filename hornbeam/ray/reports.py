@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,6 +40,8 @@ class _Report(TrainingCallback):
 
     CHECKPOINT_NAME = "model.ubj"
     runs_last = True
+    #: Reports metrics and a checkpoint.
+    _report: Callable[..., None]
 
     def __init__(
         self,
@@ -56,13 +57,17 @@ class _Report(TrainingCallback):
                 f"frequency must be 0 or more, not {frequency}",
                 code=ErrorCode.PARAMETER_OUT_OF_RANGE,
             )
-        self._metrics = [metrics] if isinstance(metrics, str) else metrics
+        names = [metrics] if isinstance(metrics, str) else metrics
+        if names is not None and not isinstance(names, Mapping):
+            names = {name: name for name in names}
+        self._names = names
         self._filename = filename
         self._frequency = frequency
         self._checkpoint_at_end = checkpoint_at_end
         self._postprocess = results_postprocessing_fn
         self._latest: dict[str, Any] = {}
-        self._is_saved, self._rounds = False, 0
+        #: The rounds of the model, if it was saved after the last one.
+        self._saved: int | None = None
 
     @classmethod
     def get_model(cls, checkpoint: Any, filename: str = CHECKPOINT_NAME) -> Booster:
@@ -72,30 +77,26 @@ class _Report(TrainingCallback):
 
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
         self._latest = self._chosen(evals_log)
-        self._is_saved = self._frequency > 0 and (epoch + 1) % self._frequency == 0
-        self._send(model if self._is_saved else None)
+        is_saved = self._frequency > 0 and (epoch + 1) % self._frequency == 0
+        self._saved = model.num_boosted_rounds() if is_saved else None
+        self._send(model if is_saved else None)
         return False
 
     def after_training(self, model: Booster) -> Booster:
         # Early stopping may return another model than that of the last round.
-        if self._checkpoint_at_end and not (self._is_saved and self._is_last(model)):
+        if self._checkpoint_at_end and model.num_boosted_rounds() != self._saved:
             self._send(model)
         return model
 
-    def _is_last(self, model: Booster) -> bool:
-        return model.num_boosted_rounds() == self._rounds
-
     def _send(self, model: Booster | None) -> None:
         """Report the latest metrics, and a model as a checkpoint."""
-        if model is not None:
-            self._rounds = model.num_boosted_rounds()
         group = joined_group()
         if model is None or (group is not None and group.rank > 0):
-            self._report(self._latest, None)
+            self._report(self._latest)
             return
         with TemporaryDirectory() as folder:
             model.save_model(Path(folder, self._filename))
-            self._report(self._latest, ray.train.Checkpoint(folder))
+            self._report(self._latest, checkpoint=ray.train.Checkpoint(folder))
 
     def _chosen(self, evals_log: EvalsLog) -> dict[str, Any]:
         found = {
@@ -103,24 +104,17 @@ class _Report(TrainingCallback):
             for data, metrics in evals_log.items()
             for metric, scores in metrics.items()
         }
-        if self._metrics is not None:
-            names = self._metrics
-            if not isinstance(names, Mapping):
-                names = {name: name for name in names}
-            for name in names.values():
-                if name not in found:
-                    raise ParameterError(
-                        f"a callback is to report the metric {name!r}, and there are "
-                        f"{list(found)}; see evals and eval_metric",
-                        code=ErrorCode.UNKNOWN_EVAL_METRIC,
-                        name=name,
-                    )
-            found = {shown: found[name] for shown, name in names.items()}
+        for name in (self._names or {}).values():
+            if name not in found:
+                raise ParameterError(
+                    f"a callback is to report the metric {name!r}, and there are "
+                    f"{list(found)}; see evals and eval_metric",
+                    code=ErrorCode.UNKNOWN_EVAL_METRIC,
+                    name=name,
+                )
+        if self._names is not None:
+            found = {shown: found[name] for shown, name in self._names.items()}
         return found if self._postprocess is None else self._postprocess(found)
-
-    @abstractmethod
-    def _report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
-        """Report metrics, and a checkpoint or None."""
 
 
 class RayTrainReportCallback(_Report):
@@ -128,9 +122,7 @@ class RayTrainReportCallback(_Report):
         "Base of callbacks that report each round.",
         "Report each round to Ray Train; the first worker saves the checkpoints.",
     )
-
-    def _report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
-        ray.train.report(metrics, checkpoint=checkpoint)
+    _report = staticmethod(ray.train.report)
 
 
 class TuneReportCheckpointCallback(_Report):
@@ -138,6 +130,4 @@ class TuneReportCheckpointCallback(_Report):
         "Base of callbacks that report each round.",
         "Report each round to Ray Tune, whose scheduler may stop the trial.",
     )
-
-    def _report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
-        ray.tune.report(metrics, checkpoint=checkpoint)
+    _report = staticmethod(ray.tune.report)

@@ -1,4 +1,4 @@
-"""A trainer for Ray Train whose workers form a group of processes."""
+"""A trainer for Ray Train whose workers form a group, with a range of the rows each."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 
 import ray
 import ray.train
+from ray.data import Dataset
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from hornbeam.distributed.connection import Address
 from hornbeam.distributed.group import member
 from hornbeam.distributed.tracker import Tracker
-from hornbeam.errors import ClusterError, ErrorCode
-from hornbeam.ray.shards import RowRanges
+from hornbeam.ray.datasets import split_rows
+from hornbeam.ray.training import check_resources
 
-__all__ = ["HornbeamConfig", "HornbeamTrainer"]
+__all__ = ["HornbeamConfig", "HornbeamTrainer", "RowRanges"]
 
 #: In a worker: the tracker of its training, and the time-out of the group.
 _addresses: list[tuple[Address, float | None]] = []
@@ -88,6 +89,61 @@ def _in_group() -> Iterator[None]:
         yield
 
 
+class RowRanges(ray.train.DataConfig):
+    """Give each worker a range of rows, in their order, and all rows to some worker.
+
+    Ray's own `DataConfig` drops the rows by which workers would have more than others,
+    in an order that changes, and so does the model.
+
+    Parameters
+    ----------
+    qid
+        The column of query groups, which stay on one worker each.
+    datasets_to_split
+        The names of the datasets that are split; workers get all rows of the others.
+    """
+
+    def __init__(
+        self, *, qid: str | None = None, datasets_to_split: str | list[str] = "all"
+    ) -> None:
+        super().__init__(datasets_to_split=datasets_to_split)
+        self._qid = qid
+        self._parts: dict[str, list[Dataset]] = {}
+
+    def prepare(self, datasets: Mapping[str, Any], n_workers: int) -> None:
+        """Compute and split datasets, before the workers take the CPUs."""
+        split = self._datasets_to_split
+        for name, given in datasets.items():
+            if split == "all" or name in split:
+                dataset = given() if callable(given) else given
+                rows = split_rows(dataset, name, n_workers, self._qid)
+                *parts, _ = rows.dataset.split_at_indices(rows.bounds[1:])
+                self._parts[name] = parts
+
+    def configure(
+        self,
+        datasets: dict[str, Dataset],
+        world_size: int,
+        worker_handles: Any,
+        worker_node_ids: Any,
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """Return the shards of each worker, by the name of the dataset.
+
+        `options` are those that later versions of Ray pass.
+        """
+        if any(len(parts) != world_size for parts in self._parts.values()):
+            self._parts = {}  # the number of workers has changed
+        missing = {n: data for n, data in datasets.items() if n not in self._parts}
+        self.prepare(missing, world_size)
+        whole = {name: [data] * world_size for name, data in datasets.items()}
+        parts = (whole | self._parts).items()
+        return [
+            {name: own[rank].iterator() for name, own in parts if name in datasets}
+            for rank in range(world_size)
+        ]
+
+
 class HornbeamTrainer(DataParallelTrainer):
     """Run a training loop on workers of Ray Train, which train one model together.
 
@@ -97,20 +153,18 @@ class HornbeamTrainer(DataParallelTrainer):
     Parameters
     ----------
     train_loop_per_worker
-        The loop: a function of no arguments, or of `train_loop_config`.
-    train_loop_config
-        A dict.
+        The loop: a function of no arguments, or of a dict, ``train_loop_config``.
     hornbeam_config
         How workers communicate.
-    scaling_config, run_config
-        As for `ray.train.xgboost.XGBoostTrainer`.
     datasets
         Datasets of Ray by name; the loop gets its part by
         ``ray.train.get_dataset_shard(name)``, and a matrix of it by `to_dmatrix`.
     dataset_config
         How datasets are split; by default as `RowRanges` does.
-    validation_config, resume_from_checkpoint
-        As for `ray.train.xgboost.XGBoostTrainer`; the loop reads the checkpoint from
+    options
+        As for `ray.train.xgboost.XGBoostTrainer`: ``train_loop_config``,
+        ``scaling_config``, ``run_config``, ``validation_config``, and
+        ``resume_from_checkpoint``, a checkpoint that the loop reads from
         ``ray.train.get_checkpoint()``.
     """
 
@@ -118,25 +172,17 @@ class HornbeamTrainer(DataParallelTrainer):
         self,
         train_loop_per_worker: Callable[[], Any] | Callable[[dict[str, Any]], Any],
         *,
-        train_loop_config: dict[str, Any] | None = None,
         hornbeam_config: HornbeamConfig | None = None,
-        scaling_config: Any = None,
-        run_config: Any = None,
         datasets: Mapping[str, Any] | None = None,
         dataset_config: Any = None,
-        validation_config: Any = None,
-        resume_from_checkpoint: Any = None,
+        **options: Any,
     ) -> None:
         super().__init__(
             train_loop_per_worker,
-            train_loop_config=train_loop_config,
             backend_config=hornbeam_config or HornbeamConfig(),
-            scaling_config=scaling_config,
-            run_config=run_config,
             datasets=dict(datasets or {}),
             dataset_config=dataset_config or RowRanges(),
-            validation_config=validation_config,
-            resume_from_checkpoint=resume_from_checkpoint,
+            **options,
         )
 
     def fit(self) -> Any:
@@ -147,21 +193,14 @@ class HornbeamTrainer(DataParallelTrainer):
         """
         n_workers = self.scaling_config.num_workers
         if isinstance(n_workers, int):
-            _check_resources(self.scaling_config)
+            if not ray.is_initialized():
+                ray.init()
+            check_resources(
+                n_workers,
+                self.scaling_config.total_resources,
+                "lower num_workers or resources_per_worker of the ScalingConfig, or "
+                "add machines",
+            )
             if isinstance(self.data_config, RowRanges):
                 self.data_config.prepare(self.datasets, n_workers)
         return super().fit()
-
-
-def _check_resources(scaling: Any) -> None:
-    if not ray.is_initialized():
-        ray.init()
-    total = ray.cluster_resources()
-    for name, needed in scaling.total_resources.items():
-        if needed > total.get(name, 0):
-            raise ClusterError(
-                f"{scaling.num_workers} workers need {needed:g} {name}, and the Ray "
-                f"cluster has {total.get(name, 0):g}; lower num_workers or "
-                "resources_per_worker of the ScalingConfig, or add machines",
-                code=ErrorCode.TOO_FEW_SLOTS,
-            )

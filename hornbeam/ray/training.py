@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,10 +36,10 @@ from hornbeam.errors import (
 )
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.ray.blocks import Blocks, Columns
-from hornbeam.ray.worker import HornbeamWorker, Job, Part
+from hornbeam.ray.datasets import split_rows
+from hornbeam.ray.worker import HornbeamWorker
 
-__all__ = ["train"]
+__all__ = ["check_resources", "train"]
 
 #: Seconds in which all workers must be there to begin.
 _START_TIMEOUT = 60.0
@@ -134,29 +135,44 @@ def train(
     check_dates_option(dates)
     given = Parameters.resolve(params)
     check_cluster_training(given)
+    if num_workers < 1 or cpus_per_worker < 1:
+        raise ParameterError(
+            f"num_workers={num_workers} and cpus_per_worker={cpus_per_worker} must be "
+            "1 or more",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
     datasets, evaluated = _datasets(dataset, evals)
-    blocks = [Blocks.of(data, name) for data, name in datasets]
-    start = None if xgb_model is None else Booster(model_file=xgb_model)
-    options = {
+    split = [
+        (name, split_rows(data, name, num_workers, qid)) for data, name in datasets
+    ]
+    arguments = {
+        "params": {"nthread": cpus_per_worker} | given.changed(),
+        "num_boost_round": num_boost_round,
+        "evals": evaluated,
         "obj": obj,
         "maximize": maximize,
         "early_stopping_rounds": early_stopping_rounds,
         "verbose_eval": verbose_eval,
-        "xgb_model": start,
+        "xgb_model": None if xgb_model is None else Booster(model_file=xgb_model),
         "callbacks": list(callbacks or ()),
         "custom_metric": custom_metric,
     }
-    parameters = {"nthread": cpus_per_worker} | given.changed()
-    job = Job(parameters, num_boost_round, evaluated, options, patience)
-    with _Workers(num_workers, cpus_per_worker, blocks, columns, dates) as workers:
-        return _train(workers, job, max_failures)
+    workers = _Workers(
+        [
+            (rank, [(name, rows.pieces(rank)) for name, rows in split], columns, dates)
+            for rank in range(num_workers)
+        ],
+        cpus_per_worker,
+    )
+    with workers:
+        return workers.train(arguments, patience, max_failures)
 
 
 def _datasets(
     dataset: Any, evals: Sequence[Any] | None
 ) -> tuple[list[tuple[Any, str]], list[tuple[int, str]]]:
     """Return datasets with their names, each once; and the numbers of the evaluated."""
-    datasets, evaluated = [(dataset, "dataset")], []
+    datasets, evaluated = {id(dataset): (dataset, "dataset")}, []
     for item in evals or ():
         if not (isinstance(item, Sequence) and len(item) == 2):
             raise DataError(
@@ -164,76 +180,33 @@ def _datasets(
                 code=ErrorCode.INVALID_EVALS,
             )
         data, name = item
-        known = [n for n, (other, _) in enumerate(datasets) if other is data]
-        if not known:
-            known = [len(datasets)]
-            datasets.append((data, name))
-        evaluated.append((known[0], name))
-    return datasets, evaluated
-
-
-def _train(workers: _Workers, job: Job, max_failures: int) -> Booster:
-    """Train until no worker is lost on the way."""
-    state: RunState | None = None
-    for _ in range(max_failures + 1):
-        workers.start()
-        if workers.n_lost:
-            continue
-        booster = workers.train(job, state)
-        if booster is not None:
-            return booster
-        state = latest(state, *workers.states())
-    raise ClusterError(
-        f"workers were lost {max_failures + 1} times: {', '.join(workers.lost_names)}; "
-        "see their logs (they may need more memory), or raise max_failures",
-        code=ErrorCode.WORKERS_LOST,
-    )
+        datasets.setdefault(id(data), (data, name))
+        evaluated.append((list(datasets).index(id(data)), name))
+    return list(datasets.values()), evaluated
 
 
 class _Workers:
-    """The actors of a training; a context manager that removes them.
+    """The actors of a training, which replaces those that are lost.
+
+    A context manager, which removes them.
 
     Parameters
     ----------
-    count, cpus
-        The number of actors, and of CPUs for each.
-    blocks
-        Of each dataset.
-    columns, dates
-        Which columns are no features, and what becomes of dates among the features.
-
-    Attributes
-    ----------
-    lost_names
-        Of all actors that were lost so far.
+    arguments
+        Of the `HornbeamWorker` of each rank.
+    cpus
+        The number of CPUs for each.
     """
 
-    def __init__(
-        self,
-        count: int,
-        cpus: int,
-        blocks: Sequence[Blocks],
-        columns: Columns,
-        dates: str,
-    ) -> None:
-        if count < 1 or cpus < 1:
-            raise ParameterError(
-                f"num_workers={count} and cpus_per_worker={cpus} must be 1 or more",
-                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
-            )
-        self._cpus = cpus
-        self._parts: list[list[Part]] = [[] for _ in range(count)]
-        for one in blocks:
-            bounds = one.bounds(count, columns["qid"])
-            for rank, own in enumerate(self._parts):
-                pieces = one.pieces(bounds[rank], bounds[rank + 1])
-                own.append(Part(one.name, pieces, columns, dates))
+    def __init__(self, arguments: Sequence[tuple[Any, ...]], cpus: int) -> None:
+        self._arguments, self._cpus = arguments, cpus
         self._actors: dict[int, Any] = {}
         self._names: dict[int, str] = {}
-        self.lost_names: list[str] = []
+        #: Of all actors that were lost so far.
+        self._lost_names: list[str] = []
 
     def __enter__(self) -> _Workers:
-        self._group = _reserve(len(self._parts), self._cpus)
+        self._group = _reserve(len(self._arguments), self._cpus)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -241,18 +214,38 @@ class _Workers:
             ray.kill(actor)
         remove_placement_group(self._group)
 
-    @property
-    def n_lost(self) -> int:
-        """The number of workers that have no actor."""
-        return len(self._parts) - len(self._actors)
+    def train(
+        self, arguments: Mapping[str, Any], patience: float | None, max_failures: int
+    ) -> Booster:
+        """Train until no worker is lost on the way."""
+        state: RunState | None = None
+        for _ in range(max_failures + 1):
+            self._start()
+            if self._n_lost:
+                continue
+            booster = self._attempt(state, patience, arguments)
+            if booster is not None:
+                return booster
+            state = latest(state, *self._call("kept", list(self._actors)).values())
+        raise ClusterError(
+            f"workers were lost {max_failures + 1} times: "
+            f"{', '.join(self._lost_names)}; see their logs (they may need more "
+            "memory), or raise max_failures",
+            code=ErrorCode.WORKERS_LOST,
+        )
 
-    def start(self) -> None:
+    @property
+    def _n_lost(self) -> int:
+        """The number of workers that have no actor."""
+        return len(self._arguments) - len(self._actors)
+
+    def _start(self) -> None:
         """Create the actors that are missing, and let them read their rows."""
         places = {
             rank: PlacementGroupSchedulingStrategy(
                 self._group, placement_group_bundle_index=rank
             )
-            for rank in range(len(self._parts))
+            for rank in range(len(self._arguments))
             if rank not in self._actors
         }
         _check_versions(places)
@@ -260,30 +253,29 @@ class _Workers:
             self._actors[rank] = (
                 ray.remote(HornbeamWorker)
                 .options(num_cpus=self._cpus, scheduling_strategy=place)
-                .remote(rank)
+                .remote(*self._arguments[rank])
             )
-        created = list(places)
-        self._names |= self._call(created, "name", lambda _: ())
-        created = [rank for rank in created if rank in self._actors]
-        self._call(created, "load", lambda rank: (self._parts[rank],))
+        self._names |= self._call("name", places)
+        self._call("load", [rank for rank in places if rank in self._actors])
 
-    def train(self, job: Job, start: RunState | None) -> Booster | None:
+    def _attempt(self, *arguments: Any) -> Booster | None:
         """Let all workers train together; return None if some were lost."""
         tracker = Tracker(
-            len(self._parts), ray.util.get_node_ip_address(), by_task=True, timeout=0
+            len(self._actors), ray.util.get_node_ip_address(), by_task=True
         )
         tracker.start()
+
+        def stop() -> None:
+            tracker.close("a worker was lost, or has failed")
+
         try:
             found = self._call(
-                range(len(self._parts)),
-                "train",
-                lambda _: (tracker.address, start, job),
-                lambda: tracker.close("a worker was lost, or has failed"),
+                "train", list(self._actors), tracker.address, *arguments, stop=stop
             )
             tracker.wait(_LAST_WORDS)  # it has printed all lines then
         finally:
             tracker.close("the training has ended")
-        if self.n_lost:
+        if self._n_lost:
             return None
         failures = [one for one in found.values() if isinstance(one, HornbeamError)]
         if failures:
@@ -292,31 +284,27 @@ class _Workers:
         booster, booster.history = found[0]
         return booster
 
-    def states(self) -> Iterable[RunState | None]:
-        """Return the last state of each worker; None: it has not begun."""
-        return self._call(list(self._actors), "kept", lambda _: ()).values()
-
     def _call(
         self,
-        ranks: Iterable[int],
         method: str,
-        arguments: Callable[[int], tuple[Any, ...]],
-        on_failure: Callable[[], None] | None = None,
+        ranks: Iterable[int],
+        *arguments: Any,
+        stop: Callable[[], None] | None = None,
     ) -> dict[int, Any]:
         """Return the results of actors by rank, without those that are lost.
 
         Raises the error of an actor, with the name of the worker. After the first
-        failure it calls `on_failure`; actors that are silent long after it are killed.
+        failure it calls `stop`; actors that are silent long after it are killed.
         """
         waiting = {
             getattr(self._actors[rank], method)
             .options(name=f"hornbeam: {method}, worker {rank}")
-            .remote(*arguments(rank)): rank
+            .remote(*arguments): rank
             for rank in ranks
         }
         found: dict[int, Any] = {}
         errors: dict[int, BaseException] = {}
-        deadline: float | None = None
+        deadline = math.inf
         while waiting:
             ready, _ = ray.wait(list(waiting), timeout=1.0)
             for ref in ready:
@@ -327,12 +315,12 @@ class _Workers:
                     errors[rank] = error.cause
                 except RayActorError:
                     self._lose(rank)
-            has_failed = errors or self.n_lost or _any_failure(found.values())
-            if has_failed and deadline is None:
-                if on_failure is not None:
-                    on_failure()
+            failed = [one for one in found.values() if isinstance(one, HornbeamError)]
+            if deadline == math.inf and (errors or failed or self._n_lost):
                 deadline = time.monotonic() + _LAST_WORDS
-            if deadline is not None and time.monotonic() > deadline:
+                if stop is not None:
+                    stop()
+            if time.monotonic() > deadline:
                 for rank in waiting.values():
                     ray.kill(self._actors[rank])
                     self._lose(rank)
@@ -343,7 +331,7 @@ class _Workers:
 
     def _lose(self, rank: int) -> None:
         del self._actors[rank]
-        self.lost_names.append(self._name(rank))
+        self._lost_names.append(self._name(rank))
         self._names.pop(rank, None)
 
     def _name(self, rank: int) -> str:
@@ -379,30 +367,33 @@ def _version_there() -> tuple[str, str | None]:
     return ray.util.get_node_ip_address(), version
 
 
-def _any_failure(values: Iterable[Any]) -> bool:
-    return any(isinstance(value, HornbeamError) for value in values)
-
-
 def _reserve(count: int, cpus: int) -> PlacementGroup:
     """Return a placement group with the CPUs of all workers.
 
     Raises a `ClusterError` if they are not free: tasks would wait for them for ever.
     """
-    total = ray.cluster_resources().get("CPU", 0)
-    needed = f"{count} workers of {cpus} CPUs need {count * cpus}"
     way_out = "lower num_workers or cpus_per_worker, or add machines"
-    if total < count * cpus:
-        raise ClusterError(
-            f"{needed}, and the Ray cluster has {total:g}; {way_out}",
-            code=ErrorCode.TOO_FEW_SLOTS,
-        )
+    check_resources(count, {"CPU": count * cpus}, way_out)
     group = placement_group([{"CPU": cpus}] * count, strategy="SPREAD")
     if not group.wait(_START_TIMEOUT):
         remove_placement_group(group)
         free = ray.available_resources().get("CPU", 0)
         raise ClusterError(
-            f"{needed}, and {free:g} of the {total:g} of the Ray cluster are free "
-            f"after {_START_TIMEOUT:g} seconds; wait for other jobs, or {way_out}",
+            f"{count} workers need {count * cpus} CPU, and {free:g} of the Ray cluster "
+            f"are free after {_START_TIMEOUT:g} seconds; wait for other jobs, or "
+            f"{way_out}",
             code=ErrorCode.TOO_FEW_SLOTS,
         )
     return group
+
+
+def check_resources(count: int, needed: Mapping[str, float], way_out: str) -> None:
+    """Raise a `ClusterError` if the cluster lacks what `count` workers need."""
+    total = ray.cluster_resources()
+    for name, number in needed.items():
+        if number > total.get(name, 0):
+            raise ClusterError(
+                f"{count} workers need {number:g} {name}, and the Ray cluster has "
+                f"{total.get(name, 0):g}; {way_out}",
+                code=ErrorCode.TOO_FEW_SLOTS,
+            )

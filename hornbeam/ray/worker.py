@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 import ray
 
 import hornbeam.training
@@ -17,63 +15,13 @@ from hornbeam.distributed.connection import Address
 from hornbeam.distributed.group import member
 from hornbeam.distributed.run_state import KeepState, RunState
 from hornbeam.errors import ErrorCode, HornbeamError
-from hornbeam.ray.blocks import Columns, Piece, matrix_of, table_of
+from hornbeam.ray.datasets import Columns, Piece, matrix_of
 
-__all__ = ["HornbeamWorker", "Job", "Part"]
+__all__ = ["HornbeamWorker"]
 
 #: The codes of errors that say that another worker is lost: before all have joined the
 #: group, its tracker is stopped then.
 _OTHERS_FAILED = (ErrorCode.GROUP_FAILED, ErrorCode.TRACKER_NOT_FOUND)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The rows of a dataset for one worker.
-
-    Attributes
-    ----------
-    name
-        Of the dataset.
-    pieces
-        In the order of rows.
-    columns, dates
-        As for `matrix_of`.
-    """
-
-    name: str
-    pieces: list[Piece]
-    columns: Columns
-    dates: str
-
-    def read(self) -> pa.Table:
-        """Return the rows."""
-        blocks = ray.get([block for block, _, _ in self.pieces])
-        tables = [
-            block.slice(start, size)
-            for block, (_, start, size) in zip(blocks, self.pieces, strict=True)
-        ]
-        return table_of(tables, self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The arguments of `hornbeam.train`, but for the data.
-
-    Attributes
-    ----------
-    evals
-        The numbers of the datasets to evaluate, with their names.
-    options
-        ``callbacks`` is among them.
-    patience
-        As ``timeout`` of `hornbeam.distributed.group.Group`.
-    """
-
-    params: dict[str, Any]
-    num_boost_round: int
-    evals: list[tuple[int, str]]
-    options: dict[str, Any]
-    patience: float | None
 
 
 class HornbeamWorker:
@@ -83,12 +31,22 @@ class HornbeamWorker:
     ----------
     rank
         Its number; lower ones have the rows before.
+    parts
+        The rows of each dataset, in their order, by its name; the first one is that of
+        the training.
+    columns, dates
+        As for `matrix_of`.
     """
 
-    def __init__(self, rank: int) -> None:
-        self._rank = rank
-        self._parts: list[Part] = []
-        self._tables: list[pa.Table] = []
+    def __init__(
+        self,
+        rank: int,
+        parts: Sequence[tuple[str, list[Piece]]],
+        columns: Columns,
+        dates: str,
+    ) -> None:
+        self._rank, self._parts = rank, parts
+        self._columns, self._dates = columns, dates
         self._data: list[DMatrix] = []
         self._keeper = KeepState()
 
@@ -100,47 +58,54 @@ class HornbeamWorker:
         host = ray.util.get_node_ip_address()
         return f"worker {self._rank} ({host}, process {os.getpid()})"
 
-    def load(self, parts: Sequence[Part]) -> None:
-        """Read the rows of each dataset; the first one is that of the training."""
-        self._parts = list(parts)
-        self._tables = [part.read() for part in parts]
-        self._make_matrices()
-
-    def _make_matrices(self) -> None:
-        self._data = [
-            matrix_of(table, part.columns, part.name, part.dates)
-            for part, table in zip(self._parts, self._tables, strict=True)
-        ]
+    def load(self) -> None:
+        """Read the rows of each dataset."""
+        self._data = []
+        for name, pieces in self._parts:
+            blocks = ray.get([block for block, _, _ in pieces])
+            tables = [
+                block.slice(start, size)
+                for block, (_, start, size) in zip(blocks, pieces, strict=True)
+            ]
+            self._data.append(matrix_of(tables, name, self._columns, self._dates))
 
     def train(
-        self, tracker: Address, start: RunState | None, job: Job
+        self,
+        tracker: Address,
+        start: RunState | None,
+        patience: float | None,
+        arguments: Mapping[str, Any],
     ) -> tuple[Booster, dict[str, Any]] | HornbeamError | None:
         """Train with the other workers; the first one returns the model and history.
 
         If others are lost, the error that says so is returned; `kept` then returns how
         far this worker came.
+
+        Parameters
+        ----------
+        tracker
+            Of the group.
+        start
+            Where training goes on.
+        patience
+            As ``timeout`` of `hornbeam.distributed.group.Group`.
+        arguments
+            Those of `hornbeam.train`, with the numbers of datasets in ``evals``.
         """
-        self._keeper = KeepState(start)
+        keeper = self._keeper = KeepState(start)
+        evals = [(self._data[number], name) for number, name in arguments["evals"]]
+        own = {"evals": evals, "callbacks": [*arguments["callbacks"], keeper]}
         try:
-            with member(*tracker, task=f"{self._rank:08}", timeout=job.patience):
-                booster = self._train(job)
+            with member(*tracker, task=f"{self._rank:08}", timeout=patience):
+                booster = hornbeam.training.train(
+                    dtrain=self._data[0], **{**arguments, **own}
+                )
         except HornbeamError as error:
             if error.code not in _OTHERS_FAILED or "worker" in error.details:
                 raise
-            self._make_matrices()  # the bins may be those of a group that is no more
+            self.load()  # the bins may be those of a group that is no more
             return error
         return (booster, dict(booster.history)) if self._rank == 0 else None
-
-    def _train(self, job: Job) -> Booster:
-        options = dict(job.options)
-        return hornbeam.training.train(
-            job.params,
-            self._data[0],
-            job.num_boost_round,
-            evals=[(self._data[number], name) for number, name in job.evals],
-            callbacks=[*options.pop("callbacks"), self._keeper],
-            **options,
-        )
 
     def kept(self) -> RunState | None:
         """Return the state after the last round that was whole."""

@@ -59,6 +59,18 @@ __all__ = [
     "TrainingSummary",
 ]
 
+#: The parameters that name columns, by the fields that these hold.
+_FIELDS = {
+    "label": "labelCol",
+    "weight": "weightCol",
+    "base_margin": "base_margin_col",
+    "qid": "qid_col",
+    "validation": "validationIndicatorCol",
+    "row_key": "row_key_col",
+}
+#: The parameters that are options of `DMatrix` and of `train`.
+_OF_MATRIX = ("missing", "feature_types", "feature_weights")
+_OF_TRAIN = ("early_stopping_rounds", "xgb_model", "callbacks")
 #: Parameters that a stage sets by itself.
 _OF_STAGE = {"nthread", "num_class", "validate_parameters"}
 #: The parameters of training of `hornbeam`.
@@ -124,7 +136,9 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
         check_frame(dataset)
         self._check_learner_params()
         self._check_settings()
-        dates = self._dates()
+        dates = self.given("dates") if self.hasParam("dates") else None
+        if dates is not None:
+            check_dates_option(dates)
         inputs, features = select_features(
             dataset,
             self.features,
@@ -133,24 +147,25 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
             sparse=self.given("enable_sparse_data_optim"),
             dates=dates == "expand",
         )
-        names, coll = self._fields(), connections(self.given("coll_cfg"))
-        task = self._task(features, names, dates, coll)
+        fields = self._named(_FIELDS)
         arranged = arrange(
-            dataset.select(*inputs, *select_fields(dataset, names)),
-            task.num_workers,
+            dataset.select(*inputs, *select_fields(dataset, fields)),
+            self.given("num_workers"),
             force=self.given("force_repartition"),
             random=self.given("repartition_random_shuffle"),
-            qid="qid" if "qid" in names else None,
+            qid="qid" if "qid" in fields else None,
         )
-        on_driver = self.given("launch_tracker_on_driver")
-        found = run_stage(arranged, task, coll, type(self).__name__, on_driver)
-        library = import_module(self.library)
+        found = run_stage(
+            arranged,
+            self._task(features, fields, dates),
+            type(self).__name__,
+            self.given("launch_tracker_on_driver"),
+        )
         model = self.model_class()
         model._resetUid(self.uid)
-        booster = library.Booster(model_file=bytearray(found["model"]))
-        history = json.loads(found["history"])
+        library, history = import_module(self.library), json.loads(found["history"])
         model._fill(
-            booster,
+            library.Booster(model_file=bytearray(found["model"])),
             {
                 "train_objective_history": history.get("training", {}),
                 "validation_objective_history": history.get("validation", {}),
@@ -158,62 +173,31 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
         )
         return self._copyValues(model)
 
-    def _dates(self) -> str | None:
-        """Return what becomes of columns of times; None: the library has no choice."""
-        if not self.hasParam("dates"):
-            return None
-        dates = str(self.given("dates"))
-        check_dates_option(dates)
-        return dates
-
-    def _fields(self) -> dict[str, str]:
-        """Return the names of columns by the names of fields."""
-        columns = {
-            "label": "labelCol",
-            "weight": "weightCol",
-            "base_margin": "base_margin_col",
-            "qid": "qid_col",
-            "validation": "validationIndicatorCol",
-            "row_key": "row_key_col",
-        }
-        return self._named(columns)
-
     def _task(
-        self,
-        features: Features,
-        names: Mapping[str, str],
-        dates: str | None,
-        coll: Mapping[str, Any],
+        self, features: Features, fields: Mapping[str, str], dates: str | None
     ) -> Task:
         params, verbose = self.learner(), self.given("verbose")
         if self.objective_name is not None:
             params.setdefault("objective", self.objective_name)
-        matrix_options = {
-            "missing": self.given("missing"),
-            "feature_types": self.given("feature_types"),
-            "feature_weights": self.given("feature_weights"),
-            "dates": dates,
-        }
+        matrix_options = {name: self.given(name) for name in _OF_MATRIX}
+        matrix_options["dates"] = dates
         return Task(
             library=self.library,
             coordinator=None,
             run=secrets.token_hex(16),
             features=features,
-            fields=names,
+            fields=fields,
             params=params,
-            num_boost_round=self.given("n_estimators"),
             options={
+                "num_boost_round": self.given("n_estimators"),
                 "verbose_eval": verbose,
-                "early_stopping_rounds": self.given("early_stopping_rounds"),
-                "xgb_model": self.given("xgb_model"),
-                "callbacks": self.given("callbacks"),
+                **{name: self.given(name) for name in _OF_TRAIN},
             },
             matrix_options={k: v for k, v in matrix_options.items() if v is not None},
             is_classifier=isinstance(self, ClassParams),
             evaluates_training=bool(verbose) or self.always_evaluates,
             checkpoint_interval=self.given("checkpoint_interval"),
-            retries=coll["retry"],
-            timeout=coll["timeout"] or None,
+            coll=connections(self.given("coll_cfg")),
             num_workers=self.given("num_workers"),
         )
 

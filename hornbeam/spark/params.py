@@ -9,6 +9,7 @@ as an alias, is in ``arbitrary_params_dict``.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from inspect import Parameter, Signature
 from textwrap import fill, indent
@@ -38,16 +39,6 @@ __all__ = [
     "of_learner",
 ]
 
-#: Spark's names of columns, by XGBoost's.
-ALIASES = {
-    "features_col": "featuresCol",
-    "label_col": "labelCol",
-    "weight_col": "weightCol",
-    "raw_prediction_col": "rawPredictionCol",
-    "prediction_col": "predictionCol",
-    "probability_col": "probabilityCol",
-    "validation_indicator_col": "validationIndicatorCol",
-}
 #: What takes the place of arguments of other interfaces.
 _INSTEAD = {
     "n_jobs": "a task has as many threads as spark.task.cpus",
@@ -185,6 +176,12 @@ _OF_SPARK: dict[str, tuple[Any, str]] = {
         "column of booleans that marks the rows that are not trained on, but evaluated "
         "after each round",
     ),
+}
+
+
+#: Spark's names of these, such as featuresCol for features_col.
+ALIASES = {
+    name: re.sub("_(.)", lambda found: found[1].upper(), name) for name in _OF_SPARK
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -43,7 +44,7 @@ class Prediction:
     with_contrib
         Whether the contributions of features are.
     missing, iteration_range
-        As for `Booster.inplace_predict`.
+        As for `DMatrix` and `Booster.predict`.
     """
 
     library: str
@@ -106,16 +107,17 @@ def predict_udf(plan: Prediction, model: Any, digest: str) -> Any:
 
 
 def _predict(plan: Prediction, booster: Any, rows: Rows) -> pa.Array:
-    options = {"iteration_range": plan.iteration_range}
-    features, n_rows = rows.array(), rows.shape[0]
-    predicted = booster.inplace_predict(
-        features,
-        predict_type="margin" if plan.is_classifier else "value",
+    columns, n_rows = booster.model.raw_schema, rows.shape[0]
+    matrix = import_module(plan.library).DMatrix(
+        rows.array(),
+        feature_names=columns.names,
+        feature_types=columns.types,
         missing=plan.missing,
-        validate_features=False,
         **rows.fields,
-        **options,
+        **({"dates": "expand"} if times_of(columns) else {}),
     )
+    predict = partial(booster.predict, matrix, iteration_range=plan.iteration_range)
+    predicted = predict(output_margin=plan.is_classifier)
     found: dict[str, npt.NDArray[Any]] = {}
     if plan.is_classifier:
         raw, probability = _of_classes(booster, predicted)
@@ -130,20 +132,7 @@ def _predict(plan: Prediction, booster: Any, rows: Rows) -> pa.Array:
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
     if plan.with_contrib:
-        columns, dates = booster.model.raw_schema, {}
-        if times_of(columns):
-            dates = {"dates": "expand"}
-        matrix = import_module(plan.library).DMatrix(
-            features,
-            feature_names=columns.names,
-            feature_types=columns.types,
-            missing=plan.missing,
-            **rows.fields,
-            **dates,
-        )
-        found["contrib"] = booster.predict(
-            matrix, pred_contribs=True, strict_shape=plan.is_classifier, **options
-        )
+        found["contrib"] = predict(pred_contribs=True, strict_shape=plan.is_classifier)
     arrays = [_lists(values.astype(float)) for values in found.values()]
     return pa.StructArray.from_arrays(arrays, names=list(found))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.spark.columns import COLUMNS, Features, Lists
 
-__all__ = ["Rows", "no_rows", "read_rows"]
+__all__ = ["Rows", "read_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,6 @@ class Rows:
             return np.column_stack(columns)
         return self.features
 
-    def schema(self) -> bytes:
-        """Return the names and types of the columns of an Arrow table; else nothing."""
-        if isinstance(self.features, pa.Table):
-            return self.features.schema.serialize().to_pybytes()
-        return b""
-
     def take(self, rows: npt.NDArray[Any]) -> Rows:
         """Return some rows: by a mask, or by their numbers."""
         fields = {name: values[rows] for name, values in self.fields.items()}
@@ -61,24 +55,6 @@ class Rows:
             kept = given.filter(rows) if rows.dtype == bool else given.take(rows)
             return Rows(kept, fields)
         return Rows(self.features[rows], fields)
-
-
-def no_rows(width: int, schema: bytes, fields: Iterable[str]) -> Rows:
-    """Return the rows of a partition that has none, like those of the others.
-
-    Parameters
-    ----------
-    width
-        The number of features.
-    schema
-        As `Rows.schema` returned it.
-    fields
-        The names of the fields.
-    """
-    features = np.empty((0, width), np.float32)
-    if schema:
-        features = pa.ipc.read_schema(pa.py_buffer(schema)).empty_table()
-    return Rows(features, {name: np.empty(0) for name in fields})
 
 
 def read_rows(

@@ -32,11 +32,12 @@ _CONNECTIONS: dict[str, Any] = {
     "tracker_host_ip": None,
     "tracker_port": 0,
     "tracker_timeout": 0,
+    "worker_port": None,
 }
 #: Seconds between two looks at the number of slots.
 _LOOK_INTERVAL = 0.5
-#: Seconds for executors to register, if the session does not say.
-_REGISTERED_TIMEOUT = 30.0
+#: The time for executors to register: a setting of Spark, and its default.
+_REGISTERED_TIMEOUT = ("spark.scheduler.maxRegisteredResourcesWaitingTime", "30s")
 #: The most bytes of a partition of files, as a multiple of the mean, without a shuffle.
 _LARGEST_SHARE = 1.2
 _DESCRIPTION = "spark.job.description"
@@ -46,7 +47,7 @@ def connections(given: Any) -> dict[str, Any]:
     """Return the settings of connections from a dict, or from XGBoost's Config."""
     found = given if isinstance(given, Mapping) else vars(given or object)
     found = {name: found[name] for name in found if not name.startswith("_")}
-    known = {**_CONNECTIONS, "worker_port": None}
+    known = dict(_CONNECTIONS)
     for name, value in found.items():
         if name not in known:
             raise ParameterError(
@@ -126,7 +127,7 @@ def _even_partitions_of_files(dataset: DataFrame) -> int | None:
 
 
 def run_stage(
-    dataset: DataFrame, task: Task, coll: Mapping[str, Any], name: str, on_driver: bool
+    dataset: DataFrame, task: Task, name: str, on_driver: bool
 ) -> dict[str, bytes]:
     """Run a task in each partition; return the results by kind.
 
@@ -136,8 +137,6 @@ def run_stage(
         The selected columns, in partitions for the workers.
     task
         Without the address of the coordinator.
-    coll
-        The settings of connections.
     name
         Of the estimator, for Spark's pages.
     on_driver
@@ -145,12 +144,13 @@ def run_stage(
     """
     spark = dataset.sparkSession
     _check_slots(spark, task.num_workers)
+    coll, workers = task.coll, task.num_workers
     host = coll["tracker_host_ip"] or str(spark.conf.get("spark.driver.host"))
     coordinator = None
     if on_driver:
         coordinator = Coordinator(host, coll["tracker_port"], coll["tracker_timeout"])
         task = replace(task, coordinator=coordinator.address)
-    rounds, workers = task.num_boost_round, task.num_workers
+    rounds = task.options["num_boost_round"]
     text = f"{name}: train {rounds} rounds on {workers} workers"
     with coordinator or nullcontext(), _described(spark, text):
         # Spark tries only barrier stages again whose results go through a shuffle.
@@ -159,7 +159,6 @@ def run_stage(
             cells = stage.repartition(1).collect()
         except (PySparkException, Py4JJavaError) as error:
             raise _failed(error, coordinator) from error
-    results: dict[str, bytes] = defaultdict(bytes)
     raised = [pickle.loads(cell.data) for cell in cells if cell.kind == "error"]
     if raised:
         raise error_of_workers(dict(sorted(raised, key=itemgetter(0))))
@@ -168,6 +167,7 @@ def run_stage(
             "the data frame has no rows to learn from; at least one must be there",
             code=ErrorCode.EMPTY_DATA,
         )
+    results: dict[str, bytes] = defaultdict(bytes)
     for cell in cells:
         results[cell.kind] += bytes(cell.data)
     return results
@@ -192,7 +192,8 @@ def _check_slots(spark: SparkSession, num_workers: int) -> None:
     """
     java = spark.sparkContext._jsc.sc()
     profile = java.resourceProfileManager().defaultResourceProfile()
-    deadline = time.monotonic() + (0.0 if java.isLocal() else _patience(spark))
+    timeout = java.getConf().getTimeAsSeconds(*_REGISTERED_TIMEOUT)
+    deadline = time.monotonic() + (0 if java.isLocal() else timeout)
     while (slots := java.maxNumConcurrentTasks(profile)) < num_workers:
         if time.monotonic() > deadline:
             cpus = spark.conf.get("spark.task.cpus", "1")
@@ -203,16 +204,6 @@ def _check_slots(spark: SparkSession, num_workers: int) -> None:
                 code=ErrorCode.TOO_FEW_SLOTS,
             )
         time.sleep(_LOOK_INTERVAL)
-
-
-def _patience(spark: SparkSession) -> float:
-    given = spark.conf.get("spark.scheduler.maxRegisteredResourcesWaitingTime", "")
-    text = str(given)
-    return (
-        float(text[:-1])
-        if text[:-1].isdigit() and text.endswith("s")
-        else (_REGISTERED_TIMEOUT)
-    )
 
 
 def _failed(error: Exception, coordinator: Coordinator | None) -> ClusterError:

@@ -10,7 +10,7 @@ import json
 import os
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark import BarrierTaskContext
 
 from hornbeam.data.meta_info import MetaInfo
@@ -31,7 +31,7 @@ from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
 from hornbeam.spark.columns import Features
 from hornbeam.spark.meeting import Place, meet
-from hornbeam.spark.rows import Rows, no_rows, read_rows
+from hornbeam.spark.rows import Rows, read_rows
 
 if TYPE_CHECKING:
     from hornbeam.callbacks import EvalsLog
@@ -65,7 +65,7 @@ class Task:
         A random name of the training.
     features, fields
         The columns of the batches, those of fields with their names in the data frame.
-    params, num_boost_round, options
+    params, options
         The arguments of `train`.
     matrix_options
         Those of `DMatrix` that are not columns.
@@ -75,8 +75,8 @@ class Task:
         Whether the metrics of the training rows are computed, too.
     checkpoint_interval
         Rounds between two checkpoints; 0: none.
-    retries, timeout
-        As for `Group`.
+    coll
+        The settings of connections, as of `hornbeam.spark.stage.connections`.
     num_workers
         The number of tasks.
     """
@@ -87,14 +87,12 @@ class Task:
     features: Features
     fields: Mapping[str, str]
     params: Mapping[str, Any]
-    num_boost_round: int
     options: Mapping[str, Any]
     matrix_options: Mapping[str, Any]
     is_classifier: bool
     evaluates_training: bool
     checkpoint_interval: int
-    retries: int
-    timeout: float | None
+    coll: Mapping[str, Any]
     num_workers: int
 
 
@@ -134,11 +132,16 @@ def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     number = context.partitionId()
     host = context.getTaskInfos()[number].address.rpartition(":")[0]
     worker = f"task {number} ({host}, process {os.getpid()})"
-    meeting = meet(context, task.num_workers, task.coordinator, task.run, task.timeout)
+    limit = task.coll["timeout"]
+    meeting = meet(context, task.num_workers, task.coordinator, task.run, limit)
     with ExitStack() as stack, ThreadPoolExecutor(1) as thread:
         # An exchange takes a second: meanwhile rows are read.
         entered = thread.submit(stack.enter_context, meeting)
-        read = _attempt(lambda: read_rows(batches, task.features, task.fields))
+        read: Future[Rows] = Future()
+        try:
+            read.set_result(read_rows(batches, task.features, task.fields))
+        except Exception as error:
+            read.set_exception(error)  # raised in the group, in all tasks
         place = entered.result()
         try:
             results = _train(task, place, read, context.cpus())
@@ -161,16 +164,6 @@ def _is_loss(error: Exception) -> bool:
     return is_group_failure(error) and re.search(_LOSSES, str(error)) is not None
 
 
-def _attempt(compute: Callable[[], Rows]) -> Future[Rows]:
-    """Return a future with the result, or the error."""
-    found: Future[Rows] = Future()
-    try:
-        found.set_result(compute())
-    except Exception as error:
-        found.set_exception(error)
-    return found
-
-
 # Training
 
 
@@ -180,21 +173,20 @@ def _train(
     """Return the results of the task: in the first one the model and the metrics."""
     library = import_module(task.library)
     history: EvalsLog = {}
-    own = {"task": place.name, "retries": task.retries, "timeout": task.timeout}
-    with member(*place.tracker, **own) as group:
+    own = {"retries": task.coll["retry"], "timeout": task.coll["timeout"] or None}
+    with member(*place.tracker, task=place.name, **own) as group:
         rows, params = _shared(task, group, read)
         dtrain, dvalid = _matrices(task, library, rows, params)
         evals = [(dvalid, "validation")] if dvalid is not None else []
         if task.evaluates_training:
             evals.insert(0, (dtrain, "training"))
-        callbacks = list(task.options.get("callbacks") or ())
+        callbacks = list(task.options["callbacks"] or ())
         if task.checkpoint_interval > 0:
             start = group.combine("checkpoint", lambda: place.start, latest)
             callbacks.append(KeepState(start, task.checkpoint_interval, place.keep))
         booster = library.train(
             {**params, "nthread": n_threads},
             dtrain,
-            task.num_boost_round,
             evals=evals,
             evals_result=history,
             **{**task.options, "callbacks": callbacks},
@@ -215,40 +207,35 @@ def _shared(
 ) -> tuple[Rows, dict[str, Any]]:
     """Return the rows, and the parameters, which may depend on those of all tasks."""
 
-    def own() -> tuple[int, bytes, set[float], frozenset[str], str]:
+    def own() -> tuple[Rows, NDArray[Any]]:
         rows = read.result()
         _check_fields(rows, task.fields)
         labels = rows.fields.get("label", np.empty(0))
-        found = np.unique(labels) if task.is_classifier else np.empty(0)
-        if found.size > _MOST_CLASSES:
+        classes = np.unique(labels) if task.is_classifier else np.empty(0)
+        if classes.size > _MOST_CLASSES:
             raise DataError(
                 f"the label column has more than {_MOST_CLASSES} values; a classifier "
                 "needs the classes 0, 1, 2, ...: is it a regression?",
                 code=ErrorCode.LABEL_NOT_A_CLASS,
             )
-        return (
-            rows.shape[1],
-            rows.schema(),
-            set(found.tolist()),
-            frozenset(rows.fields),
-            group.names[group.rank],
+        return rows.take(np.zeros(rows.shape[0], bool)), classes
+
+    described = group.gather("describe rows", own)
+    kinds = [no_rows for no_rows, _ in described]
+    named = zip(group.names, kinds, strict=True)
+    widths = {one.shape[1]: name for name, one in named if one.shape[1]}
+    if len(widths) > 1:
+        (width, worker), (other, another) = list(widths.items())[:2]
+        raise task.features.uneven(
+            f"the rows of {worker} have {width} numbers, and those of {another} {other}"
         )
-
-    def merge(a: Any, b: Any) -> Any:
-        if a[0] and b[0] and a[0] != b[0]:
-            raise task.features.uneven(
-                f"the rows of {a[4]} have {a[0]} numbers, and those of {b[4]} {b[0]}"
-            )
-        name = a[4] if a[0] else b[4]
-        return max(a[0], b[0]), a[1] or b[1], a[2] | b[2], a[3] | b[3], name
-
-    width, schema, classes, fields, _ = group.combine("describe rows", own, merge)
     rows = read.result()
-    if rows.shape[0] == 0:
-        rows = no_rows(width, schema, fields)
+    if rows.shape[0] == 0:  # with the columns and the fields of the others
+        rows = max(kinds, key=lambda one: len(one.fields))
     params = dict(task.params)
     if task.is_classifier:
-        params |= _objective(params, classes)
+        classes = np.unique(np.concatenate([found for _, found in described]))
+        params |= _objective(params, set(classes.tolist()))
     return rows, params
 
 
@@ -307,49 +294,38 @@ def _listed(values: Sequence[float]) -> str:
 def _matrices(
     task: Task, library: Any, rows: Rows, params: Mapping[str, Any]
 ) -> tuple[DMatrix, DMatrix | None]:
-    """Return the matrices of the training and of the validation rows."""
+    """Return the matrices of the training and of the validation rows.
+
+    Rows have keys if their draws or their metrics need any.
+    """
+    sampling = {name: params[name] for name in _SAMPLING if name in params}
+    is_drawn = Parameters.resolve(sampling).drawn_share() < 1.0
     mask = rows.fields.pop("validation", None)
     if "validation" not in task.fields:
-        return _matrix(task, library, rows, params), None
+        return _matrix(task, library, rows, is_drawn), None
     mask = np.zeros(rows.shape[0], bool) if mask is None else mask.astype(bool)
     train, valid = (rows.take(own) for own in (~mask, mask))
-    dtrain = _matrix(task, library, train, params)
-    return dtrain, _matrix(task, library, valid, params, is_validation=True)
+    dtrain = _matrix(task, library, train, is_drawn)
+    return dtrain, _matrix(task, library, valid, has_keys=True)
 
 
-def _matrix(
-    task: Task,
-    library: Any,
-    rows: Rows,
-    params: Mapping[str, Any],
-    *,
-    is_validation: bool = False,
-) -> DMatrix:
-    """Return a matrix whose rows have keys if their draws or their metrics need any."""
-    keys = rows.fields.pop("row_key", None)
-    if "qid" in rows.fields:
-        rows, keys = _by_group(task, library, rows, keys)
-    matrix = _create(task, library, rows)
-    sampling = {name: params[name] for name in _SAMPLING if name in params}
-    if is_validation or Parameters.resolve(sampling).drawn_share() < 1.0:
-        matrix.set_info(row_key=matrix.hash_rows() if keys is None else keys)
-    return matrix
-
-
-def _by_group(
-    task: Task, library: Any, rows: Rows, keys: npt.NDArray[Any] | None
-) -> tuple[Rows, npt.NDArray[Any] | None]:
-    """Return rows and keys sorted by query group, and in a group by key."""
-    if keys is None:
-        without = {name: own for name, own in rows.fields.items() if name != "qid"}
-        keys = _create(task, library, Rows(rows.features, without)).hash_rows()
-    order = np.lexsort((keys, rows.fields["qid"]))
-    return rows.take(order), keys[order]
-
-
-def _create(task: Task, library: Any, rows: Rows) -> DMatrix:
+def _matrix(task: Task, library: Any, rows: Rows, has_keys: bool) -> DMatrix:
+    """Return a matrix; query groups are in the order of ids, their rows of keys."""
     options = dict(task.matrix_options)
     if task.features.names is not None:
         options["feature_names"] = list(task.features.names)
-    matrix: DMatrix = library.DMatrix(rows.features, **rows.fields, **options)
+
+    def create() -> DMatrix:
+        matrix: DMatrix = library.DMatrix(rows.features, **rows.fields, **options)
+        return matrix
+
+    keys, qid = rows.fields.pop("row_key", None), rows.fields.pop("qid", None)
+    if qid is not None:
+        keys = create().hash_rows() if keys is None else keys
+        order = np.lexsort((keys, qid))
+        rows.fields["qid"] = qid
+        rows, keys = rows.take(order), keys[order]
+    matrix = create()
+    if has_keys:
+        matrix.set_info(row_key=matrix.hash_rows() if keys is None else keys)
     return matrix

@@ -16,7 +16,7 @@ require("pyarrow", "spark", "hornbeam.xgboost.spark")
 require("sklearn", "sklearn", "hornbeam.xgboost.spark")
 
 from hornbeam.distributed.parameter_checks import (  # noqa: E402
-    check_cluster_parameters,
+    check_cluster_training,
 )
 from hornbeam.params import Parameters  # noqa: E402
 from hornbeam.spark.estimators import (  # noqa: E402
@@ -82,7 +82,7 @@ class _XGBParams(SparkParams):
         """
         given = self.learner()
         known = {name: given.get(name) for name in ("tree_method", "device")}
-        check_cluster_parameters(
+        check_cluster_training(
             Parameters.resolve({k: v for k, v in known.items() if v is not None})
         )
 

@@ -2,16 +2,16 @@
 
 from hornbeam.dask.cluster import DaskCluster, this_worker
 from hornbeam.dask.rpc import ReducingActor
-from hornbeam.distributed.partition_rows import PartitionRows
+from hornbeam.distributed.shard import Shard
 from hornbeam.distributed.transport import Share
 
 
-class RowsActor(ReducingActor, PartitionRows):
+class RowsActor(ReducingActor, Shard):
     """An actor that returns its rows, fields and bins."""
 
     def __init__(self, numbers, partitions, reader):
         ReducingActor.__init__(self)
-        PartitionRows.__init__(self, partitions, reader, this_worker())
+        Shard.__init__(self, numbers, partitions, reader, this_worker())
 
     def bins(self):
         return self.spans, self.binned

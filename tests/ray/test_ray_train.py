@@ -75,6 +75,12 @@ def test_a_trainer_whose_worker_dies(tmp_path):
     )
 
 
+def test_one_worker_gets_all_rows():
+    (shards,) = hornbeam.ray.RowRanges().configure({"train": dataset()}, 1, None, None)
+    data = hornbeam.ray.to_dmatrix(shards["train"], label="y")
+    assert np.array_equal(data.get_label(), matrix(ROWS).get_label())
+
+
 def test_a_trainer_with_more_workers_than_cpus(tmp_path):
     with pytest.raises(hornbeam.HornbeamError, match=r"9 CPU.*has 3") as caught:
         fit(tmp_path, 9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ __all__ = [
     "Sample",
     "kind_of",
     "part_of",
+    "places_by_name",
     "reorder_columns",
 ]
 
@@ -109,7 +110,16 @@ def reorder_columns(
             code=ErrorCode.BATCH_COLUMNS_MISMATCH,
         )
     if table.names is not None and table.names != first.names:
-        table = table.select(_places(table.names, first.names or []))
+        places = places_by_name(
+            table.names,
+            first.names or [],
+            lambda faults: DataError(
+                f"its columns are not those of the first batch; {faults}; give the "
+                "same columns in each",
+                code=ErrorCode.BATCH_NAMES_MISMATCH,
+            ),
+        )
+        table = table.select(places)
     for feature in range(table.n_features):
         here, there = kind_of(table.types, feature), kind_of(first.types, feature)
         if here == there or feature in table.typeless or feature in blank:
@@ -125,7 +135,13 @@ def reorder_columns(
     return table
 
 
-def _places(names: Sequence[str], first: Sequence[str]) -> list[int]:
+def places_by_name(
+    names: Sequence[str], first: Sequence[str], error_of: Callable[[str], DataError]
+) -> list[int]:
+    """Return the index in `names` of each name in `first`, which are the same names.
+
+    If they are not, the error for a list of those that are missing or new is raised.
+    """
     place = {name: i for i, name in enumerate(names)}
     known = set(first)
     faults = []
@@ -134,11 +150,7 @@ def _places(names: Sequence[str], first: Sequence[str]) -> list[int]:
     if extra := [name for name in names if name not in known]:
         faults.append(f"new: {listed(extra)}")
     if faults:
-        raise DataError(
-            f"its columns are not those of the first batch; {'; '.join(faults)}; give "
-            "the same columns in each",
-            code=ErrorCode.BATCH_NAMES_MISMATCH,
-        )
+        raise error_of("; ".join(faults))
     return [place[name] for name in first]
 
 

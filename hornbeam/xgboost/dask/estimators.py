@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
 from dask.delayed import delayed
-from distributed import Client
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from hornbeam.callbacks.base import EvalsLog
-from hornbeam.dask.client import client_method, client_of
+from hornbeam.dask.client import OfClient, client_method
 from hornbeam.dask.partitions import delayed_parts, is_dataframe, is_series
 from hornbeam.dask.workers import Workers
 from hornbeam.errors import DataError, ErrorCode
@@ -36,7 +35,7 @@ __all__ = [
 ]
 
 
-class DaskScikitLearnBase(XGBModel):
+class DaskScikitLearnBase(OfClient, XGBModel):
     """Base class of the estimators for Dask collections.
 
     The parameters are those of `XGBModel`, and:
@@ -47,30 +46,10 @@ class DaskScikitLearnBase(XGBModel):
         Ignored; for compatibility with XGBoost. Workers use Dask's connections only.
     """
 
-    _client: Client | None = None
-
     @deprecate_positional_args
     def __init__(self, *, coll_cfg: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.coll_cfg = coll_cfg
-
-    @property
-    def client(self) -> Client:
-        """The client of the cluster: the one set here, or Dask's default client."""
-        return client_of(self._client)
-
-    @client.setter
-    def client(self, client: Client | None) -> None:
-        self._client = client
-
-    def __await__(self) -> Generator[Any, Any, Self]:
-        """Return the estimator; awaiting it is a no-op."""
-        yield from ()
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_client"}
 
     def _create_dmatrix(self, ref: Any, **fields: Any) -> Any:
         fields |= {

@@ -1,0 +1,243 @@
+"""Datasets of Ray: split into ranges of rows, and read as matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import ray
+from numpy.typing import NDArray
+
+from hornbeam.data.dmatrix import DMatrix
+from hornbeam.errors import DataError, ErrorCode, require
+
+__all__ = [
+    "Columns",
+    "Piece",
+    "check_dataset",
+    "column_not_found",
+    "matrix_of",
+    "split_rows",
+    "to_dmatrix",
+]
+
+#: By the name of a field of `DMatrix`, such as "label": the name of its column, or of
+#: several that make an array of two dimensions; None: there is none. Others are
+#: features.
+Columns = Mapping[str, str | Sequence[str] | None]
+
+
+def check_dataset(dataset: Any, name: str) -> None:
+    """Raise a `DataError` unless it is a dataset of Ray."""
+    data = require("ray.data", "ray", "a Dataset of Ray")
+    if not isinstance(dataset, data.Dataset):
+        raise DataError(
+            f"{name} must be a Dataset of Ray, not {type(dataset).__name__}; make one "
+            "with ray.data.from_pandas, read_parquet or alike",
+            code=ErrorCode.UNSUPPORTED_COLLECTION,
+        )
+
+
+def column_not_found(column: str, present: Sequence[str], what: str) -> DataError:
+    """Return the error for a column that a dataset lacks."""
+    return DataError(
+        f"the dataset {what!r} has no column {column!r}, only {', '.join(present)}",
+        code=ErrorCode.COLUMN_NOT_FOUND,
+        column=column,
+    )
+
+
+# Ranges of rows
+
+
+#: Rows of a block: the reference of its pyarrow table, the first row, and their number.
+Piece = tuple[Any, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlocks:
+    """The blocks of a dataset, in the order of its rows, split into ranges of rows.
+
+    Attributes
+    ----------
+    dataset
+        The dataset, computed.
+    blocks
+        References of pyarrow tables.
+    ends
+        (blocks + 1,): the first row of each block, and the number of rows.
+    bounds
+        (ranges + 1,): the first row of each range, and the number of rows.
+    """
+
+    dataset: Any
+    blocks: list[Any]
+    ends: list[int]
+    bounds: list[int]
+
+    def pieces(self, number: int) -> list[Piece]:
+        """Return the rows of a range; if it is empty, no rows of a block with some.
+
+        So a worker without rows knows the columns.
+        """
+        start, stop = self.bounds[number : number + 2]
+        found: list[Piece] = []
+        for ref, (first, end) in zip(self.blocks, pairwise(self.ends), strict=True):
+            low, high = max(start, first), min(stop, end)
+            if low < high or (start == stop and first < end and not found):
+                found.append((ref, max(low - first, 0), max(high - low, 0)))
+        return found
+
+
+def split_rows(
+    dataset: Any, name: str, n_ranges: int, qid: str | None = None
+) -> RowBlocks:
+    """Compute a dataset; split it into ranges of about equally many rows.
+
+    With `qid`, the column of query groups, ranges end where groups end. Raises a
+    `DataError`, which calls the dataset `name`, if there are no rows, or if blocks have
+    other columns.
+    """
+    check_dataset(dataset, name)
+    options = dataset.context.execution_options
+    before, options.preserve_order = options.preserve_order, True
+    try:
+        whole = dataset.materialize()
+        blocks = whole.to_arrow_refs()
+    finally:
+        options.preserve_order = before
+    found: list[Any] = ray.get([_describe.remote(block, qid) for block in blocks])
+    ends = np.cumsum([0, *(size for size, _, _, _ in found)])
+    n_rows = int(ends[-1])
+    if n_rows == 0:
+        raise DataError(
+            f"the dataset {name!r} has no rows; pass at least one",
+            code=ErrorCode.EMPTY_DATA,
+        )
+    filled = {n: columns for n, (size, columns, _, _) in enumerate(found) if size}
+    _check_columns(filled, name, qid)
+    bounds = np.linspace(0, n_rows, n_ranges + 1).astype(int)
+    if qid is not None:
+        ids = np.concatenate([own for size, _, own, _ in found if size])
+        runs = [own + end for (*_, own), end in zip(found, ends[:-1], strict=True)]
+        groups = np.append(np.concatenate(runs)[_starts_of_runs(ids)], n_rows)
+        bounds = groups[np.searchsorted(groups, bounds)]
+    return RowBlocks(whole, blocks, ends.tolist(), bounds.tolist())
+
+
+@ray.remote(num_cpus=0, name="hornbeam: describe a block")
+def _describe(
+    block: pa.Table, qid: str | None
+) -> tuple[int, list[str], NDArray[Any], NDArray[np.intp]]:
+    """Return rows and columns; of each run of a query id the id and the first row."""
+    ids = np.empty(0)
+    if qid in block.column_names:
+        ids = block.column(qid).to_numpy()
+    starts = _starts_of_runs(ids)
+    return block.num_rows, block.column_names, ids[starts], starts
+
+
+def _starts_of_runs(values: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the index of the first of each run of equal values."""
+    is_first = np.ones(len(values), bool)
+    is_first[1:] = values[1:] != values[:-1]
+    return np.flatnonzero(is_first)
+
+
+def _check_columns(
+    blocks: Mapping[int, Sequence[str]], name: str, qid: str | None
+) -> None:
+    """Raise a `DataError` unless the blocks, by number, have the same columns."""
+    first, expected = next(iter(blocks.items()))
+    for number, columns in blocks.items():
+        absent = sorted(set(expected) - set(columns))
+        unknown = sorted(set(columns) - set(expected))
+        if absent or unknown:
+            raise DataError(
+                f"the blocks of the dataset {name!r} have different columns: block "
+                f"{number} lacks {absent} and has {unknown} in addition to those of "
+                f"block {first}; select the same columns in all",
+                code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
+            )
+    if qid is not None and qid not in expected:
+        raise column_not_found(qid, expected, name)
+
+
+# Matrices
+
+
+def to_dmatrix(
+    shard: Any,
+    *,
+    label: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    base_margin: str | Sequence[str] | None = None,
+    qid: str | None = None,
+    label_lower_bound: str | None = None,
+    label_upper_bound: str | None = None,
+    row_key: str | None = None,
+    dates: str = "error",
+) -> DMatrix:
+    """Return a matrix of a shard: of what `ray.train.get_dataset_shard` returns.
+
+    Parameters
+    ----------
+    shard
+        A shard, or a Dataset.
+    label, weight, base_margin, qid, label_lower_bound, label_upper_bound, row_key
+        The names of columns; the others are features.
+    dates
+        As for `DMatrix`: with ``"expand"`` trees split on the parts of dates and times,
+        those that vary in the rows of all workers.
+    """
+    columns = {
+        "label": label,
+        "weight": weight,
+        "base_margin": base_margin,
+        "qid": qid,
+        "label_lower_bound": label_lower_bound,
+        "label_upper_bound": label_upper_bound,
+        "row_key": row_key,
+    }
+    batches = shard.iter_batches(batch_size=None, batch_format="pyarrow")
+    tables = [batch for batch in batches if batch.num_rows]
+    if not tables:
+        schema = shard.schema()
+        tables = [pa.schema(zip(schema.names, schema.types, strict=True)).empty_table()]
+    return matrix_of(tables, "shard", columns, dates)
+
+
+def matrix_of(
+    tables: Sequence[pa.Table], name: str, columns: Columns, dates: str
+) -> DMatrix:
+    """Return a matrix of the rows of all tables, in the order of the first's columns.
+
+    Errors call the dataset that they are of `name`.
+    """
+    present = tables[0].column_names
+    try:
+        table = pa.concat_tables(
+            [one.select(present) for one in tables], promote_options="permissive"
+        )
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(
+            f"the blocks of the dataset {name!r} have columns of different types: "
+            f"{error}; cast them to the same",
+            code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
+        ) from error
+    values: dict[str, Any] = {}
+    for field, given in columns.items():
+        several = [given] if isinstance(given, str) else list(given or ())
+        for column in several:
+            if column not in present:
+                raise column_not_found(column, present, name)
+        values[field] = given
+        if given is not None and not isinstance(given, str):
+            arrays = [table.column(column).to_numpy() for column in several]
+            values[field] = np.column_stack(arrays)
+            table = table.drop_columns(several)
+    return DMatrix(table, dates=dates, **values)
