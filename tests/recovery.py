@@ -199,6 +199,7 @@ class Recovery:
         assert len(struck) == 1
 
     @pytest.mark.slow
+    @pytest.mark.repeats
     @pytest.mark.parametrize("kind", ["begin", "gradients", "level", "margins_after"])
     def test_a_round_with_dropout_is_repeated(self, engine, kind):
         own = engine(2)
@@ -207,6 +208,7 @@ class Recovery:
         assert len(struck) == 1
 
     @pytest.mark.slow
+    @pytest.mark.repeats
     @pytest.mark.parametrize(
         "kind", ["weigh_cuts", "column_passes", "set_tree_bins", "level"]
     )
@@ -217,6 +219,7 @@ class Recovery:
         assert len(struck) == 1
 
     @pytest.mark.slow
+    @pytest.mark.repeats
     @pytest.mark.parametrize(("kind", "how"), AT)
     def test_at_every_kind_of_message(self, engine, kind, how):
         own = engine(3)

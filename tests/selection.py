@@ -52,11 +52,11 @@ def _has_slow_tests(file: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out of a run of the whole suite the files of which it selects no test.
+    """Leave out of a run of folders the files of which it selects no test.
 
     Each process imports all files, and what they import, before the first test.
     """
-    if not _is_of_the_suite(config):
+    if not _is_of_folders(config):
         return None
     if "not slow" in config.option.markexpr:
         return collection_path in SLOW_FOLDERS or None
@@ -72,15 +72,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def takes_part(config: pytest.Config) -> bool:
-    """Return whether a run leaves cases out: a second one, or one of the suite.
+    """Return whether a run leaves cases out: a second one, or one of folders.
 
     Who names files gets all their cases.
     """
-    return not IS_WHOLE and (IS_SECOND or _is_of_the_suite(config))
+    return not IS_WHOLE and (IS_SECOND or _is_of_folders(config))
 
 
-def _is_of_the_suite(config: pytest.Config) -> bool:
-    return config.args_source is pytest.Config.ArgsSource.TESTPATHS
+def _is_of_folders(config: pytest.Config) -> bool:
+    folder = config.invocation_params.dir
+    return all((folder / name.partition("::")[0]).is_dir() for name in config.args)
 
 
 def share_of(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -89,20 +90,29 @@ def share_of(items: list[pytest.Item]) -> list[pytest.Item]:
     They are the first case and each fifth after it, which takes turns with every axis
     of two to four values, and what it takes to have each value of each parameter once.
     Of a product of parameters that is a part. Elsewhere each case has values of its
-    own, so that it is all of them, unless the test is marked `repeats`. Second runs
-    leave it at one in five.
+    own, so that it is all of them. Second runs leave it at one in five. A test marked
+    `repeats` has each value of each parameter once, where these are combined, or else
+    one case in five; one marked `whole` has none.
     """
     cases = dict[str, list[pytest.Item]]()
     for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        if item.get_closest_marker("whole") is None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     kept = set[pytest.Item]()
     for test, own in cases.items():
-        kept.update(own if test.startswith(ALL_CASES) else own[::5])
-        if not IS_SECOND:
-            found = _with_each_value(own)
-            if len(found) < len(own) or own[0].get_closest_marker("repeats") is None:
-                kept.update(found)
+        of_all = test.startswith(ALL_CASES)
+        kept.update(own if of_all else _share_of_a_test(own))
     return [item for item in items if item in kept]
+
+
+def _share_of_a_test(cases: list[pytest.Item]) -> list[pytest.Item]:
+    one_in_five = cases[::5]
+    if IS_SECOND:
+        return one_in_five
+    found = _with_each_value(cases)
+    if cases[0].get_closest_marker("repeats") is None:
+        return one_in_five + found
+    return found if len(found) < len(cases) else one_in_five
 
 
 def _with_each_value(cases: list[pytest.Item]) -> list[pytest.Item]:

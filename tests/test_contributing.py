@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -44,9 +45,11 @@ assert any(line.endswith("nodes split") for line in lines)
 """
 
 
-@pytest.mark.slow
-def test_the_worked_diffs_apply_and_work(tmp_path):
-    shutil.copytree(ROOT / "hornbeam", tmp_path / "hornbeam")
+@pytest.fixture
+def edited(tmp_path):
+    """Return a folder with the package as the diffs of the page make it."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "hornbeam", tmp_path / "hornbeam", ignore=ignored)
     page = (ROOT / "CONTRIBUTING.md").read_text()
     diffs = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
     assert len(diffs) == 4
@@ -54,9 +57,20 @@ def test_the_worked_diffs_apply_and_work(tmp_path):
         subprocess.run(
             ["git", "apply", "-"], input=diff, text=True, cwd=tmp_path, check=True
         )
+    return tmp_path
+
+
+def test_the_worked_diffs_apply(edited):
+    for path in edited.rglob("*.py"):
+        ast.parse(path.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.whole  # all kernels that a training calls are compiled
+def test_the_worked_diffs_work(edited):
     subprocess.run(
         [sys.executable, "-c", SCRIPT],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path), "HORNBEAM_KERNELS": "jit"},
+        cwd=edited,
+        env=os.environ | {"PYTHONPATH": str(edited), "HORNBEAM_KERNELS": "jit"},
         check=True,
     )

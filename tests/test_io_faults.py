@@ -11,7 +11,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from selection import IS_WHOLE
+from selection import IS_WHOLE, REPEATS
 
 import hornbeam
 
@@ -50,7 +50,7 @@ def scenarios():
     slow = [["report", "a full disk"]]
     for scenario, half in zip(SLOW, cycle(["even", "odd"]), strict=False):
         slow.append([scenario] if IS_WHOLE else [scenario, half])
-    yield from (pytest.param(one, marks=pytest.mark.slow) for one in slow)
+    yield from (pytest.param(one, marks=REPEATS) for one in slow)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from checkpointed_training import train
 from command_line import start_process
+from selection import REPEATS
 
 DRAWN = {"subsample": 0.7, "colsample_bynode": 0.6}
 BOOSTERS = {
@@ -51,7 +52,7 @@ def saved(folder):
     ("way", "booster"),
     [
         ("pages", "trees"),
-        *(pytest.param("memory", name, marks=pytest.mark.slow) for name in BOOSTERS),
+        *(pytest.param("memory", name, marks=REPEATS) for name in BOOSTERS),
     ],
 )
 def test_killed_training_resumes_to_the_same_model(tmp_path, way, booster):

@@ -16,6 +16,9 @@ from hornbeam import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
 from hornbeam.cross_validation import FoldModels
 from hornbeam.errors import ParameterError
 
+#: Its models of all folds take most of the time.
+BEST = pytest.param("best", marks=pytest.mark.slow)
+
 
 @pytest.fixture(scope="module")
 def diabetes():
@@ -416,7 +419,7 @@ def test_derived_features_do_not_depend_on_the_threads(ratios, threads):
     assert one.get_booster().digest() == many.get_booster().digest()
 
 
-@pytest.mark.parametrize("quality", ["fast", "best", None])
+@pytest.mark.parametrize("quality", ["fast", BEST, None])
 def test_asked_formulas_are_in_every_model(ratios, quality, tmp_path):
     X, y = ratios[0][:500], ratios[1][:500]
     formulas = ["a / b", "c - mean(c | k)"]
@@ -526,7 +529,7 @@ def test_few_rows_are_fitted(quality, n_rows):
     assert np.isfinite(model.predict_proba(rows)).all()
 
 
-@pytest.mark.parametrize("quality", ["auto", "fast", "best"])
+@pytest.mark.parametrize("quality", ["auto", "fast", BEST])
 def test_columns_without_information_are_fitted(quality):
     rows = odd_rows()
     labels = rows[:, 0].copy()

@@ -6,7 +6,7 @@ from itertools import product
 from types import SimpleNamespace
 
 import selection
-from selection import share_of, takes_part
+from selection import FOLDER, share_of, takes_part
 
 
 class Case:
@@ -52,7 +52,15 @@ def test_cases_that_repeat_others_are_one_in_five(monkeypatch):
     assert share_of(repeated) == repeated[::5]
     of_product = share_of(squares(["repeats"]))
     assert {case.callspec.params["x"] for case in of_product} == {*"abcdefg"}
-    assert len(of_product) < 49 / 2
+    assert {case.callspec.params["n"] for case in of_product} == {*range(7)}
+    assert len(of_product) == 7
+
+
+def test_what_other_tests_hold_is_left_out(monkeypatch):
+    monkeypatch.setattr(selection, "IS_SECOND", False)
+    cases = [*rows(3, ["whole"]), *rows(2)]
+    assert share_of(cases) == cases[3:]
+    assert share_of([Case("test_one", ["whole"])]) == []
 
 
 def test_a_second_run_keeps_one_case_in_five_and_all_digests(monkeypatch):
@@ -68,8 +76,11 @@ def test_a_second_run_keeps_one_case_in_five_and_all_digests(monkeypatch):
 def test_who_names_a_file_gets_all_cases(pytestconfig, monkeypatch):
     monkeypatch.setattr(selection, "IS_SECOND", False)
     monkeypatch.setattr(selection, "IS_WHOLE", False)
-    sources = type(pytestconfig).ArgsSource
-    assert takes_part(SimpleNamespace(args_source=sources.TESTPATHS))
-    assert not takes_part(SimpleNamespace(args_source=sources.ARGS))
+    here = pytestconfig.invocation_params
+    folders = SimpleNamespace(invocation_params=here, args=[str(FOLDER)])
+    one = f"{FOLDER / 'test_file.py'}::test_one"
+    files = SimpleNamespace(invocation_params=here, args=[str(FOLDER), one])
+    assert takes_part(folders)
+    assert not takes_part(files)
     monkeypatch.setattr(selection, "IS_WHOLE", True)
-    assert not takes_part(SimpleNamespace(args_source=sources.TESTPATHS))
+    assert not takes_part(folders)

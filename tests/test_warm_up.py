@@ -40,7 +40,6 @@ def steps():
     return steps
 
 
-@pytest.mark.slow
 def test_warm_up_reports_its_progress(steps):
     total = steps[0][1]
     assert steps == [(done, total) for done in range(1, total + 1)]
@@ -184,6 +183,7 @@ print(json.dumps(sorted(unreached)))
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
 def test_the_warm_up_reaches_the_kernels():
     # Those that it leaves are for rows on disk and on workers.

@@ -23,7 +23,7 @@ from hornbeam.kernels.team import take_team
 
 WIDE = {"most_bins": 500}
 #: What each way of compiling is tried on in the fast tests.
-FEW = ("by level", "one-side", "fine", "rows counted, best first", "numerical")
+FEW = ("by level", "one-side", "numerical")
 
 
 def on_device(shape):

@@ -48,7 +48,7 @@ MODELS = {
 
 @needs_two
 @pytest.mark.parametrize("kind", MODELS)
-def test_two_devices_give_the_same_model(monkeypatch, kind):
+def test_two_devices_give_the_same_model(monkeypatch, kind, thread_counts):
     more = MODELS[kind]
     monkeypatch.setattr(devices, "find_devices", lambda: HALVES)
     x = np.random.default_rng(0).normal(size=(N_ROWS // 3, 4))
@@ -58,6 +58,6 @@ def test_two_devices_give_the_same_model(monkeypatch, kind):
     here = hornbeam.train({**params, **more, "device": "cpu"}, data, 3)
     assert there.digest() == here.digest()
     if COMPILED and kind in ("approx, sampled", "linear leaves", "vectors, sketched"):
-        for threads in (1, 2, 3, 7):
+        for threads in thread_counts:
             given = {**params, **more, "nthread": threads}
             assert hornbeam.train(given, data, 3).digest() == here.digest()

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from pocl import SHAPES, device_of
+from selection import REPEATS
 
 from hornbeam.backends.interface import EVERY_FEATURE, SplitParams
 from hornbeam.backends.opencl.histograms import DeviceHistograms
@@ -76,7 +77,12 @@ def search_on_host(sums, layout, built, slots, allowed, scales, rules):
 
 
 @pytest.mark.parametrize(
-    "shape", ["one item", "64 items, 64 bits", "256 items, 32 bits"]
+    "shape",
+    [
+        "one item",
+        "64 items, 64 bits",
+        pytest.param("256 items, 32 bits", marks=REPEATS),
+    ],
 )
 @pytest.mark.parametrize("case", CASES)
 def test_splits_are_those_of_the_host(case, shape):

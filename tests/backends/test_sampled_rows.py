@@ -101,7 +101,7 @@ def test_a_tree_takes_two_passes(tmp_path, passes, kind, policy):
     ids=["binary", "classes", "lossguide"],
 )
 def test_the_model_within_a_limit_equals_that_in_memory(
-    tmp_path, passes, params, method
+    tmp_path, passes, params, method, thread_counts
 ):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300_000, 4)).astype(np.float32)
@@ -117,7 +117,9 @@ def test_the_model_within_a_limit_equals_that_in_memory(
     params["extmem_single_page"] = True
     assert train(params, held, 2).digest() == expected
     DMatrix(X, y, cache=tmp_path, **own).binned(64)
-    for threads, room in ((1, None), (2, 130), (3, 160), (7, 400)):
+    rooms = {1: None, 2: 130, 3: 160, 7: 400}
+    for threads in thread_counts:
+        room = rooms[threads]
         limit = None if room is None else resident_bytes() + room * 2**20
         data = DMatrix(X, y, cache=tmp_path, memory_limit=limit, **own)
         data.binned(64)

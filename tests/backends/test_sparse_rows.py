@@ -46,9 +46,9 @@ def digest(rows, params, labels=Y, nthread=1):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_models_are_those_of_a_dense_table(kind):
+def test_models_are_those_of_a_dense_table(kind, thread_counts):
     expected = digest(DENSE, KINDS[kind])
-    for nthread in (1, 2, 3, 7):
+    for nthread in thread_counts:
         assert digest(STORED, KINDS[kind], nthread=nthread) == expected
 
 

@@ -14,13 +14,13 @@ from command_line import start_process
 DRAWN = ("fit", "threads")
 ROOT = Path(__file__).parents[2]
 FEW = ["--rows", "3000", "--repeats", "1", "--threads", "1"]
+#: `make test-slow` runs one in five of them.
 SCRIPTS = {
     "binning": FEW,
     "histogram": FEW,
     "partition": FEW,
     "split": FEW,
-    "predict": [*FEW[:4], "--trees", "3", "--peers", "xgboost"],
-    "cluster": ["--rows", "3000", "--repeats", "1", "--rounds", "4"],
+    "start": ["--repeats", "1", "--rounds", "2"],
     "external_memory": [
         "--rows",
         "3000",
@@ -31,32 +31,12 @@ SCRIPTS = {
         "--threads",
         "1",
     ],
+    "cluster": ["--rows", "3000", "--repeats", "1", "--rounds", "4"],
     "gpu": [
         *("--rows", "3000", "--rounds", "2", "--repeats", "1", "--depths", "3"),
         *("--device", "opencl:0:0", "--group-size", "64", "--short-atomics"),
     ],
     "scale": ["--rows", "3000", "--repeats", "1"],
-    "objectives": [
-        *("--rows", "300", "--rounds", "2", "--seeds", "2", "--repeats", "1"),
-        *("--measure", "losses", "times"),
-        *("--objectives", "survival:aft", "survival:cox"),
-    ],
-    "start": ["--repeats", "1", "--rounds", "2"],
-    "contributions": [*FEW[:4], "--trees", "3", "--depths", "3"],
-    "forests": ["--rows", "600", "--repeats", "1", "--trees", "2"],
-    "tasks": ["--rows", "3000", "--repeats", "1", "--rounds", "3"],
-    "threads": [
-        *("--rows", "3000", "--rounds", "3", "--repeats", "1", "--threads", "1", "2"),
-        *("--sets", "made-50k", "--libraries", "hornbeam"),
-    ],
-    "cuts": ["--sets", "made-noisy", "--seeds", "2", "--rounds", "2"],
-    "quick": ["--cases", "rows-1k", "predict-one", "--seconds", "0"],
-    "quality": [
-        *("--sets", "openintro/satgpa,ISLR/OJ", "--rows", "300"),
-        *("--libraries", "hornbeam", "xgboost"),
-    ],
-    "bags": ["--sets", "openintro/satgpa,ISLR/OJ", "--rows", "300", "--repeats", "1"],
-    "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
     "picture": [
         *(
             "--rows",
@@ -71,11 +51,33 @@ SCRIPTS = {
         ),
         *("--libraries", "hornbeam", "xgboost"),
     ],
+    "predict": [*FEW[:4], "--trees", "3", "--peers", "xgboost"],
+    "objectives": [
+        *("--rows", "300", "--rounds", "2", "--seeds", "2", "--repeats", "1"),
+        *("--measure", "losses", "times"),
+        *("--objectives", "survival:aft", "survival:cox"),
+    ],
+    "contributions": [*FEW[:4], "--trees", "3", "--depths", "3"],
+    "forests": ["--rows", "600", "--repeats", "1", "--trees", "2"],
+    "tasks": ["--rows", "3000", "--repeats", "1", "--rounds", "3"],
+    "threads": [
+        *("--rows", "3000", "--rounds", "3", "--repeats", "1", "--threads", "1", "2"),
+        *("--sets", "made-50k", "--libraries", "hornbeam"),
+    ],
+    "cuts": ["--sets", "made-noisy", "--seeds", "2", "--rounds", "2"],
+    "quick": ["--cases", "rows-1k", "predict-one", "--seconds", "0"],
+    "bags": ["--sets", "openintro/satgpa,ISLR/OJ", "--rows", "300", "--repeats", "1"],
+    "sparse": [*FEW, "--rounds", "3", "--libraries", "hornbeam"],
     "fit": [*FEW, "--rounds", "3", "--sets", "made-1k", "--libraries", "hornbeam"],
+    "quality": [
+        *("--sets", "openintro/satgpa,ISLR/OJ", "--rows", "300"),
+        *("--libraries", "hornbeam", "xgboost"),
+    ],
 }
 
 
 @pytest.mark.slow
+@pytest.mark.repeats
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_benchmark_runs(script, tmp_path, monkeypatch):
     options = [*SCRIPTS[script], "--output", str(tmp_path)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from samples import few_values, ranked
+from selection import REPEATS
 
 import hornbeam
 from hornbeam import ParameterError
@@ -146,7 +147,13 @@ def steered(name, folder, broken=None, *, as_pickle=False, prefix="model"):
     return model.digest(), log, model.attributes(), rest
 
 
-@pytest.mark.parametrize("name", RESUMED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=REPEATS if number % 2 else [])
+        for number, name in enumerate(RESUMED)
+    ],
+)
 def test_interrupted_training_resumes_to_the_same_model(name, tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()

@@ -130,7 +130,7 @@ def test_lad_treeboost_equals_friedmans_algorithm():
     np.testing.assert_allclose(ours.predict(data), margins, atol=1e-5)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_classification_is_not_worse_than_scikit_learns(classes):
     x, y = table(3000)
     labels = np.digitize(y, [0.0] if classes == 2 else [-0.4, 0.4])
@@ -346,7 +346,9 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=REPEATS), True])
-def test_the_model_does_not_depend_on_the_number_of_threads(way, weighted):
+def test_the_model_does_not_depend_on_the_number_of_threads(
+    way, weighted, thread_counts
+):
     n_rows = 30_000
     x, y = table(n_rows)
     objective = WAYS[way]["objective"]
@@ -364,7 +366,7 @@ def test_the_model_does_not_depend_on_the_number_of_threads(way, weighted):
     params = {**SEARCHED, **WAYS[way], "subsample": 0.7, "max_depth": 4}
     models = [
         hornbeam.train({**params, "nthread": threads}, data, 3)
-        for threads in (1, 2, 3, 7)
+        for threads in thread_counts
     ]
     digests = {model.digest() for model in models}
     begun = hornbeam.train(params, data, 1)

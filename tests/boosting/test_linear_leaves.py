@@ -256,12 +256,12 @@ CONFIGURATIONS = {
 
 
 @pytest.mark.parametrize("params", CONFIGURATIONS.values(), ids=list(CONFIGURATIONS))
-def test_models_are_equal_on_any_number_of_threads(params):
+def test_models_are_equal_on_any_number_of_threads(params, thread_counts):
     rows, labels = table(40_000, dtype=np.float64)
     labels = graded(labels, 3) if "num_class" in params else labels
     weights = 1.0 + np.arange(len(rows)) % 3
     found = set()
-    for threads in (1, 2, 3, 7):
+    for threads in thread_counts:
         data = DMatrix(rows, labels, weight=weights)
         booster = train({"nthread": threads, **params}, data)
         assert booster.model.has_linear_leaves

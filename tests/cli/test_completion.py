@@ -46,12 +46,18 @@ def offered(shell, script, folder):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash(tmp_path):
+@pytest.mark.parametrize(
+    "cases",
+    # Each case is a process that loads the command line.
+    [CASES[::2], pytest.param(CASES[1::2], marks=pytest.mark.slow)],
+    ids=["even", "odd"],
+)
+def test_bash(cases, tmp_path):
     steps = [
-        BASH.format(words=shlex.join(words), count=len(words)) for words, _ in CASES
+        BASH.format(words=shlex.join(words), count=len(words)) for words, _ in cases
     ]
     script = 'eval "$(hornbeam --show-completion)"\n' + "".join(steps)
-    assert offered("bash", script, tmp_path) == [expected for _, expected in CASES]
+    assert offered("bash", script, tmp_path) == [expected for _, expected in cases]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client
+from selection import REPEATS
 
 from hornbeam import xgboost as ours
 
@@ -211,7 +212,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(
     "lines",
-    [*QUICK, *(pytest.param(lines, marks=pytest.mark.slow) for lines in OTHERS)],
+    [*QUICK, *(pytest.param(lines, marks=REPEATS) for lines in OTHERS)],
     ids=lambda lines: lines.__name__,
 )
 def test_results_equal_those_of_xgboost(lines, client):

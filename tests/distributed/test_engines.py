@@ -14,7 +14,12 @@ import hornbeam
 from hornbeam.distributed.group import join, leave
 from hornbeam.distributed.tracker import Tracker
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.slow,
+    # The tests of each engine compare its models with those of one process.
+    pytest.mark.whole,
+    pytest.mark.filterwarnings("default"),
+]
 
 ROWS = 900
 _random = np.random.default_rng(3)

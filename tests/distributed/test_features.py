@@ -79,6 +79,7 @@ def check_client(name, fit):
 
 
 @pytest.mark.slow
+@pytest.mark.repeats
 @pytest.mark.parametrize("name", CASES)
 def test_dask_trains_what_the_table_says(name, client):
     import dask.dataframe as dd
@@ -106,6 +107,7 @@ def processes():
 
 
 @pytest.mark.slow
+@pytest.mark.repeats
 @pytest.mark.parametrize("name", CASES)
 def test_a_client_of_processes_trains_what_dask_does(name, processes):
     bounds = [0, 150, 400, ROWS]

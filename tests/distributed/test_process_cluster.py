@@ -102,7 +102,7 @@ def test_long_columns_have_the_cuts_of_one_process(cluster):
     assert found["booster"].digest() == alone.digest()
 
 
-@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("width", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_sums_of_a_tree_and_errors_in_it(width):
     with ProcessCluster(3, tree_from=2, tree_width=width) as cluster:
         data = matrix(cluster)

@@ -281,6 +281,7 @@ MOST = {name: n for n, some in ((2, TWO), (4, FOUR), (6, SIX)) for name in some}
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 @needs_compiler
 def test_kernels_have_few_variants():
     command = [sys.executable, "-c", COUNT]

@@ -140,12 +140,12 @@ def test_any_number_of_threads_for_every_loss(objective, weighted, seed):
         for missing in (False, True)
     ],
 )
-def test_any_number_of_threads(case, missing, large, large_missing):
+def test_any_number_of_threads(case, missing, large, large_missing, thread_counts):
     rows, labels = large_missing if missing else large
     params = CONFIGURATIONS[case]
     labels = labels_for(params, labels)
     digests = set()
-    for threads in THREADS:
+    for threads in thread_counts:
         data = DMatrix(rows, labels, nthread=threads)
         digests.add(train({**params, "nthread": threads}, data, 2).digest())
     assert len(digests) == 1
@@ -456,11 +456,11 @@ RANKINGS = {
 
 
 @pytest.mark.parametrize("case", RANKINGS)
-def test_rankings_on_any_number_of_threads(case):
+def test_rankings_on_any_number_of_threads(case, thread_counts):
     rows, labels = tall(60_000, 4)
     groups = np.sort(np.random.default_rng(3).integers(900, size=len(rows)))
     digests, scores = set(), set()
-    for threads in THREADS:
+    for threads in thread_counts:
         data = DMatrix(rows, ranked(labels, 2), qid=groups, nthread=threads)
         params = {**RANKINGS[case], "nthread": threads, "max_depth": 3}
         params["eval_metric"] = ["ndcg@9", "map", "pre@3"]

@@ -364,8 +364,8 @@ def assert_one_model(configuration, turns, rounds=ROUNDS, counts=THREADS):
         for each in covering(strength=1)
     ],
 )
-def test_each_choice_is_one_model_on_any_threads(configuration, turns):
-    assert_one_model(configuration, turns)
+def test_each_choice_is_one_model_on_any_threads(configuration, turns, thread_counts):
+    assert_one_model(configuration, turns, rounds=2, counts=thread_counts)
 
 
 @pytest.mark.slow

@@ -96,10 +96,11 @@ def sparse_and_dense():
 
 
 @pytest.mark.parametrize("params", CASES)
-def test_any_number_of_threads_and_on_disk(params, wide):
+def test_any_number_of_threads_and_on_disk(params, wide, thread_counts):
     held, paged, free = wide
     digests = {
-        digest({**params, "nthread": threads}, data) for threads, data in held.items()
+        digest({**params, "nthread": threads}, held[threads])
+        for threads in thread_counts
     }
     digests.add(digest(params, paged))
     assert len(digests) == 1
@@ -107,11 +108,12 @@ def test_any_number_of_threads_and_on_disk(params, wide):
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_trees_of_all_outputs(name, of_all_outputs):
+def test_trees_of_all_outputs(name, of_all_outputs, thread_counts):
     held, paged = of_all_outputs
     params = {**CONFIGURATIONS[name], "multi_strategy": "multi_output_tree"}
     digests = {
-        digest({**params, "nthread": threads}, data) for threads, data in held.items()
+        digest({**params, "nthread": threads}, held[threads])
+        for threads in thread_counts
     }
     digests.add(digest(params, paged))
     assert len(digests) == 1

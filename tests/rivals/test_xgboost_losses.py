@@ -113,7 +113,7 @@ def expectiles(params, rows, labels, rest, rounds):
     return np.stack(columns, axis=1)
 
 
-@pytest.mark.parametrize("rounds", [10, 60])
+@pytest.mark.parametrize("rounds", [10, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("objective", LEVEL_LOSSES)
 def test_the_loss_of_each_level_on_held_out_rows_is_not_worse(objective, rounds):
     """Also after few rounds, although leaf values are no quantiles of residuals."""

@@ -105,6 +105,7 @@ def test_model_files_are_exchanged(objective):
         )
 
 
+@pytest.mark.slow
 def test_the_loss_on_held_out_rows_is_not_worse():
     """Over five samples of continuous features, for which the cuts differ."""
     losses = []

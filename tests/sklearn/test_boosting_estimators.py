@@ -170,7 +170,9 @@ def test_unknown_parameters(estimator, name, message):
     assert caught.value.code == "unknown_parameter"
 
 
-@pytest.mark.parametrize("quality", [None, "fast", "best"])
+@pytest.mark.parametrize(
+    "quality", [None, "fast", pytest.param("best", marks=pytest.mark.slow)]
+)
 def test_several_targets(quality, diabetes):
     X, y = diabetes
     targets = np.column_stack([y, 100 * X[:, 0] - y, 2 * y])

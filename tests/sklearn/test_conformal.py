@@ -81,7 +81,9 @@ def test_cross_validated_intervals_have_about_the_coverage(diamonds):
         assert coverage - 4 * deviation < share < coverage + 0.05
 
 
-@pytest.mark.parametrize("method", ["split", "cv+"])
+@pytest.mark.parametrize(
+    "method", ["split", pytest.param("cv+", marks=pytest.mark.slow)]
+)
 def test_sets_have_the_coverage(method):
     X, y = load_digits(return_X_y=True)
     figures = []  # by seed and score: the share of rows covered, the size of sets

@@ -89,7 +89,10 @@ def test_pruned_forests_do_not_depend_on_the_number_of_threads(kind):
 # --- Accuracy -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", ["breast cancer", "digits", "iris"])
+@pytest.mark.parametrize(
+    "data",
+    ["breast cancer", pytest.param("digits", marks=pytest.mark.slow), "iris"],
+)
 def test_accuracy_is_that_of_scikit_learn(data, iris):
     loads = {"breast cancer": load_breast_cancer, "digits": load_digits}
     X, y = loads[data](return_X_y=True) if data in loads else iris

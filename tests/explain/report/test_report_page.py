@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from report_cases import frame_of, trained
 from samples import few_values, ranked
+from selection import REPEATS
 
 import hornbeam
 from hornbeam.errors import DataError, NotTrainedError, ParameterError
@@ -242,10 +243,7 @@ QUICK = ("numbers",)
 
 @pytest.mark.parametrize(
     "task",
-    [
-        pytest.param(task, marks=[] if task in QUICK else pytest.mark.slow)
-        for task in TASKS
-    ],
+    [pytest.param(task, marks=[] if task in QUICK else REPEATS) for task in TASKS],
 )
 def test_each_task_has_its_report(task):
     model, page = reported(task)
@@ -278,8 +276,9 @@ def test_few_rows_tell_of_no_drift():
 
 
 def test_one_row_has_a_report():
-    numbers = hornbeam.train({"objective": "reg:squarederror"}, TRAIN, 2)
-    assert numbers.report(hornbeam.DMatrix(FRAME[:1], LABELS[:1]))
+    data = hornbeam.DMatrix(AGE, LABELS)
+    numbers = hornbeam.train({"objective": "reg:squarederror"}, data, 2)
+    assert numbers.report(hornbeam.DMatrix(AGE[:1], LABELS[:1]))
 
 
 @pytest.mark.slow
