@@ -65,6 +65,7 @@ def test_pieces_are_of_whole_words_of_rows(monkeypatch, shape):
         by_row = np.empty((given.shape[1], 12), np.uint8)
         queue.read(upload.by_row, by_row)
         assert np.array_equal(by_row[:, :11], given.T)
+        assert not by_row[:, 11].any()  # read with the others as one word
 
 
 @pytest.mark.parametrize(

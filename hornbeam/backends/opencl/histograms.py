@@ -38,11 +38,12 @@ def pack_rows(
     bins: Buffer,
     steps: tuple[int, int],
     rows: int,
-    columns: range,
-    words: int,
+    columns: int,
+    words: range,
+    row_words: int,
     by_row: Buffer,
 ) -> None:
-    """Write the bins of each row side by side, from the beginning of a word on.
+    """Write the bins of each row side by side, and zeros in the rest of whole words.
 
     Parameters
     ----------
@@ -53,13 +54,13 @@ def pack_rows(
     steps
         The places from a bin to that of the next column, and of the next row.
     rows, columns
-        Number of rows, and the columns to write.
-    words
-        Of a row, of all columns.
+        Number of rows, and of all columns.
+    words, row_words
+        The words of a row to write, and their number in a whole row.
     by_row
-        (rows, words) uint32, out.
+        (rows, row_words) uint32, out.
     """
-    sizes = map(np.uint32, (rows, columns.start, columns.stop, words))
+    sizes = map(np.uint32, (rows, columns, words.start, words.stop, row_words))
     tiles = tiles_of(rows)
     queue.run("pack_rows", tiles, bins, *map(np.uint64, steps), *sizes, by_row)
 

@@ -17,23 +17,26 @@ typedef struct {
     int first_cell, n_cells;
 } ColumnGroup;
 
-// Copies the bins of some columns to the order of rows, in words.
+// Copies the bins of some columns to the order of rows, in whole words. What is beyond
+// the last column of a row is 0.
 KERNEL void pack_rows(
     __global const BIN* bins,
     ulong column_step,  // from a bin to that of the next column
     ulong row_step,     // and to that of the next row
     uint rows,
-    uint first_column,
-    uint last_column,
+    uint columns,
+    uint first_word,
+    uint last_word,
     uint words,         // of a row
     __global BIN* by_row)
 {
     uint begin = get_group_id(0) * TILE_ROWS;
     uint end = min(begin + TILE_ROWS, rows);
-    for (uint column = first_column; column < last_column; column++)
+    uint last_column = last_word * BINS_PER_WORD;
+    for (uint column = first_word * BINS_PER_WORD; column < last_column; column++)
         for (uint i = begin + get_local_id(0); i < end; i += GROUP_SIZE)
             by_row[(ulong)i * words * BINS_PER_WORD + column] =
-                bins[column * column_step + i * row_step];
+                column < columns ? bins[column * column_step + i * row_step] : 0;
 }
 
 // Clears the histograms in these slots, of `size` numbers each. There are `tiles`
