@@ -192,7 +192,12 @@ def test_splits_are_those_of_the_host(case, shape):
 
 
 @pytest.mark.parametrize(
-    "shape", ["one item", "64 items, 64 bits", "256 items, 32 bits"]
+    "shape",
+    [
+        "one item",
+        "64 items, 64 bits",
+        pytest.param("256 items, 32 bits", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("case", TABLES)
 def test_splits_of_categories_and_under_constraints_are_those_of_the_host(case, shape):
