@@ -24,11 +24,12 @@ CONFLICT = 3.5
 #: Kernel launches and waits of a level, and the seconds of each.
 LAUNCHES, LAUNCH_SECONDS = 9, 5e-6
 WAITS, WAIT_SECONDS = 2, 15e-6
-#: Seconds of the host for one bin of the split search on one thread.
-SEARCH_SECONDS = 2.2e-9
+#: Seconds of the host for one bin of the split search on one thread, and under
+#: constraints.
+SEARCH_SECONDS, LIMITED_SECONDS = 2.2e-9, 5.8e-9
 #: Operations in float64 for one bin of the search on the device, of which each may have
 #: two cuts: a division counts as eight.
-SEARCH_OPERATIONS = 120
+SEARCH_OPERATIONS, LIMITED_OPERATIONS = 120, 200
 #: Bytes of the best split of a node.
 SPLIT_BYTES = 96
 
@@ -142,9 +143,9 @@ class Work:
         return 16.0 * 2 ** (self.depth - 1) * self.features * self.bins
 
 
-def search_seconds(card: Card, work: Work) -> float:
+def search_seconds(card: Card, work: Work, of_bin: float = SEARCH_OPERATIONS) -> float:
     """Return the seconds of the split search on the device, splits to the host."""
-    operations = work.nodes * work.features * work.bins * SEARCH_OPERATIONS
+    operations = work.nodes * work.features * work.bins * of_bin
     search = max(work.search_bytes() / card.bandwidth, operations / card.doubles)
     return search + work.nodes * SPLIT_BYTES / card.link
 
@@ -161,10 +162,12 @@ def seconds(card: Card, work: Work) -> dict[str, float]:
     return found
 
 
-def host_search_seconds(card: Card, work: Work, threads: int) -> float:
+def host_search_seconds(
+    card: Card, work: Work, threads: int, of_bin: float = SEARCH_SECONDS
+) -> float:
     """Return the seconds of the split search on the host, histograms to the host."""
     bins = work.nodes * work.features * work.bins
-    return bins * SEARCH_SECONDS / threads + work.histograms_read() / card.link
+    return bins * of_bin / threads + work.histograms_read() / card.link
 
 
 def main() -> None:
@@ -187,9 +190,23 @@ def main() -> None:
         for part in found[0]:
             table.add_row(part, *(f"{own[part] * 1e3:.2f}" for own in found))
         table.add_row("all", *(f"{sum(own.values()) * 1e3:.1f}" for own in found))
-        own = (host_search_seconds(card, work, given.threads) for card in CARDS)
-        each = (f"{one * 1e3:.2f}" for one in own)
-        table.add_row("the split search, if it were on the host", *each)
+        more = {
+            "the split search, if it were on the host": [
+                host_search_seconds(card, work, given.threads) for card in CARDS
+            ],
+            "the same under constraints": [
+                host_search_seconds(card, work, given.threads, LIMITED_SECONDS)
+                for card in CARDS
+            ],
+            "and on the device": [
+                search_seconds(card, work, LIMITED_OPERATIONS) for card in CARDS
+            ],
+            "histograms of a second device to the first": [
+                2 * work.histograms_read() / card.link for card in CARDS
+            ],
+        }
+        for name, each in more.items():
+            table.add_row(name, *(f"{one * 1e3:.2f}" for one in each))
         streamed = (f"{work.streamed() / card.link * 1e3:.0f}" for card in CARDS)
         table.add_row("bins from external memory, meanwhile", *streamed)
         Console(width=120).print(table)

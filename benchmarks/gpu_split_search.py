@@ -3,10 +3,13 @@
     python -m benchmarks.gpu_split_search --device opencl:0:0
 
 One level of a tree, from histograms of the smaller siblings that are on the device to
-the best split of each node. On the host: these histograms are read, and the split
-search subtracts them from the parents' as it begins. On the device: kernels subtract
-and search, and the splits are read. Prints the milliseconds of a level, the least of
-many alternating repeats, and the CPU time of the process; the splits have to be equal.
+the best split of each node, by numerical features, under monotone constraints, or by
+sets of categories. On the host: these histograms are read, and the split search
+subtracts them from the parents' as it begins. On the device: kernels subtract and
+search, and the splits are read. Prints the milliseconds of a level, the least of many
+alternating repeats, and the CPU time of the process; the splits have to be equal. The
+last columns are the CPU time to read the other siblings' histograms as well, and to
+subtract them on the host.
 """
 
 from __future__ import annotations
@@ -28,30 +31,42 @@ from hornbeam.backends.opencl.split_search import DeviceSplitSearch
 from hornbeam.backends.rows import SplitSearch
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 from hornbeam.kernels.team import Team, lease
 
 RULES = SplitParams(1.0, 0.0, 0.0, 1.0).rules
+_NO_SPLITS = np.empty(0, SPLIT_DTYPE)
 
 
 class Level:
     """The histograms of a level of pairs of siblings, on the host and on the device."""
 
     def __init__(
-        self, device: str, pairs: int, features: int, bins: int, missing: bool
+        self, device: str, pairs: int, features: int, bins: int, kind: str
     ) -> None:
         rng = np.random.default_rng(0)
         n_bins = np.full(features, bins)
         offsets = np.append(0, np.cumsum(n_bins))
         self._layout = HistogramLayout.unbundled(n_bins, offsets)
+        self._layout.is_categorical[:] = kind == "sets"
         self._pairs = pairs
+        self._limits = None
+        if kind == "monotone":
+            self._limits = NodeConstraints(
+                np.tile([-np.inf, np.inf], (2 * pairs, 1)),
+                np.full(2 * pairs, np.nan),
+                np.ones(features, np.int8),
+                np.empty(0),
+                np.empty((2 * pairs, 0), np.uint64),
+            )
         # Each feature has the same sums, but for its missing values.
         children = rng.integers(-900, 900, (2, pairs, 2, features, bins))
         children[:, :, 1] = 1000 + np.abs(children[:, :, 1])
         children[..., 1:, 0] += children[..., :1, :].sum(-1) - children[..., 1:, :].sum(
             -1
         )
-        if missing:
+        if kind == "missing":
             children[..., 1:, 0] = 0
         built, others = children.reshape(2, pairs, 2, features * bins)
         #: Of the parents, whose slots become the larger siblings', and of the others.
@@ -64,7 +79,7 @@ class Level:
         self._on_device.begin_in(self._slots)
         own = queue, self._on_device, self._layout
         self._device_search = DeviceSplitSearch(*own)
-        self._half = np.empty((2 * pairs, *built.shape[1:]), np.int64)
+        self._read = np.empty((2 * pairs, *built.shape[1:]), np.int64)
 
     def reset(self) -> None:
         """Put the parents in their slots, which a search has changed."""
@@ -77,13 +92,15 @@ class Level:
         """Read the histograms of the smaller siblings, and search."""
         pairs, features = self._pairs, self._layout.n_features
         table = self._layout.feature_table
-        half = self._half[:pairs]
+        half = self._read[:pairs]
         self._queue.read(self._on_device.sums, half)  # as many bytes as the others
         self._sums[pairs:] = self._first[pairs:]
-        every, table = np.arange(features, dtype=np.uint64), self._layout.feature_table
+        every = np.arange(features, dtype=np.uint64)
         block = max(1, min(features // team.size, 4096 // int(table["bins"][0])))
         parts = -(-features // block)
         splits = np.empty((2 * pairs, parts), SPLIT_DTYPE)
+        words = -(-self._layout.max_categories // 64)
+        sets = np.empty((*splits.shape, words), np.uint64 if words else np.uint8)
         own = self._slots, self._slots[pairs:], self._slots[:pairs]
         team.run(
             find_splits,
@@ -92,10 +109,10 @@ class Level:
             CandidateFeatures(every, EVERY_FEATURE, block),
             np.ones(2),
             RULES,
-            None,
-            np.empty((team.size, 6, int(table["bins"].max()) + 1)),
+            self._limits,
+            np.empty((team.size, 6, 2 * int(table["bins"].max()) + 1)),
             splits,
-            np.empty((2 * pairs, parts, 0), np.uint8),
+            sets,
         )
         best = splits["gain"].argmax(axis=1)
         return splits[self._slots, best]
@@ -107,11 +124,25 @@ class Level:
         built = np.stack([none, self._slots[pairs:], self._slots[:pairs]])
         return self._search_there(built, self._slots)
 
+    def read_others(self, _: Team) -> Any:
+        """Read the histograms of the other siblings, too, as if they were there."""
+        self._queue.read(self._on_device.sums, self._read[: self._pairs])
+        return _NO_SPLITS
+
+    def subtract(self, _: Team) -> Any:
+        """Subtract on the host, on one thread."""
+        own, built = self._sums[: self._pairs], self._sums[self._pairs :]
+        np.subtract(own, built, out=own)
+        return _NO_SPLITS
+
     def _search_there(self, built: Any, slots: Any) -> Any:
         every_row = self._layout.offsets[:2]
-        return self._device_search.find_splits(
-            SplitSearch(built, slots, EVERY_FEATURE, every_row, np.ones(2), RULES)
-        )
+        own = built, slots, EVERY_FEATURE, every_row, np.ones(2), RULES
+        limits = self._limits
+        if limits is not None:
+            limits = limits.part(0, slots.size)
+        splits, _ = self._device_search.find_splits(SplitSearch(*own, limits=limits))
+        return splits
 
 
 def measure(
@@ -132,31 +163,34 @@ def main() -> None:
     parser.add_argument("--features", type=int, nargs="+", default=[28, 1000])
     parser.add_argument("--bins", type=int, default=256)
     parser.add_argument("--pairs", type=int, default=16)
-    parser.add_argument("--missing", action="store_true", help="of all features")
+    kinds = "numerical", "missing", "monotone", "sets"
+    parser.add_argument("--kind", choices=kinds, default=kinds[0])
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--threads", type=int, default=0)
     given = parser.parse_args()
     table = Table(title=f"{given.pairs} pairs of siblings, {given.bins} bins: ms")
-    for column in ("features", "host", "device", "host, CPU", "device, CPU", "ratio"):
+    columns = "features", "host", "device", "host, CPU", "device, CPU", "ratio"
+    for column in (*columns, "read both, CPU", "subtract, CPU"):
         table.add_column(column, justify="right")
     for features in given.features:
         sizes = given.pairs, features, given.bins
-        level = Level(given.device, *sizes, given.missing)
-        ways = level.on_host, level.on_device
+        level = Level(given.device, *sizes, given.kind)
+        ways = level.on_host, level.on_device, level.read_others, level.subtract
         with lease(given.threads) as team:
             found = [
                 [measure(level, way, team) for way in ways]
                 for _ in range(given.repeats)
             ]
-        splits = {own[2] for pair in found for own in pair}
+        splits = {own[2] for each in found for own in each[:2]}
         assert len(splits) == 1, "the splits differ"
-        host, device = (
-            np.array([own[:2] for own in way]) for way in zip(*found, strict=True)
+        walls, cpus = (
+            1e3 * np.array([[own[which] for own in each] for each in found])[1:].min(0)
+            for which in range(2)
         )
-        walls = host[1:, 0].min(), device[1:, 0].min()
-        cpus = host[1:, 1].min(), device[1:, 1].min()
-        times = (f"{1e3 * own:.2f}" for own in (*walls, *cpus))
-        table.add_row(f"{features:,}", *times, f"{walls[1] / walls[0]:.2f}")
+        times = (f"{own:.2f}" for own in (*walls[:2], *cpus[:2]))
+        more = (f"{own:.2f}" for own in cpus[2:])
+        ratio = f"{walls[1] / walls[0]:.2f}"
+        table.add_row(f"{features:,}", *times, ratio, *more)
     Console().print(table)
 
 

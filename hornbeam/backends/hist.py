@@ -190,7 +190,6 @@ class HistogramBackend(Backend):
             offsets = self._layout.offsets
             narrow = columns[np.diff(offsets)[columns].argmin()]
             self._totals = offsets[narrow : narrow + 2]
-            self._is_numerical = not self._features["is_categorical"][features].any()
         if self._gradient_ranges is None:
             self._rows.expect(output, features, sample)
             self._gradient_ranges = self._rows.gradient_ranges()
@@ -240,7 +239,9 @@ class HistogramBackend(Backend):
             sketch_factor,
         )
         self._scales, self._leaf_scales = scales.histogram, scales.leaf[:, None]
-        self._rules = params.rules_for(scales.mean_hessian)
+        rules = self._rules = params.rules_for(scales.mean_hessian)
+        is_single = self.multi_output_columns == 0
+        self._rows_search = is_single and self._rows.finds_splits(self._chosen, rules)
         # Where all hessians are the same, they count the rows.
         self._row_unit = max(1, scales.row_unit)
         counts_rows = params.counts_rows and scales.row_unit == 0
@@ -249,7 +250,7 @@ class HistogramBackend(Backend):
         #: The kernel of the split search, and what it searches.
         self._search: tuple[Any, NDArray[np.int64], NDArray[np.float64]]
         self._search = find_multi_output_splits, self._histograms, self._scales
-        if self.multi_output_columns == 0:
+        if is_single:
             self._search = find_splits, self._histograms[0], self._scales[0]
 
     def grow(
@@ -319,8 +320,7 @@ class HistogramBackend(Backend):
         limits: NodeConstraints | None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         words, mask = self._set_words, EVERY_FEATURE if allowed is None else allowed
-        is_plain = self._is_numerical and limits is None
-        if self._rows.finds_splits and is_plain and self.multi_output_columns == 0:
+        if self._rows_search:
             search = SplitSearch(
                 self._assign_slots(nodes),
                 self._family[1][nodes],
@@ -328,9 +328,10 @@ class HistogramBackend(Backend):
                 self._totals,
                 self._scales[0],
                 self._rules,
+                self._counts_rows,
+                limits,
             )
-            splits = self._rows.find_splits(search)
-            return splits, np.zeros((nodes.size, words), np.uint64)
+            return self._rows.find_splits(search)
         built = self._build_histograms(nodes)
         features = self._chosen.size
         bins = self._widest * self._n_columns

@@ -25,6 +25,7 @@ from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.linear_leaves import NodeTerms
+from hornbeam.kernels.node_constraints import NodeConstraints
 
 __all__ = ["Rows", "SplitSearch"]
 
@@ -48,6 +49,10 @@ class SplitSearch(NamedTuple):
         (2,) float64: the value of one unit of gradient and hessian sums.
     rules
         Of splits.
+    counts_rows
+        Whether histograms have a third part, the numbers of rows.
+    limits
+        The constraints of the nodes; None: none.
     """
 
     built: NDArray[np.int64]
@@ -56,6 +61,8 @@ class SplitSearch(NamedTuple):
     every_row: NDArray[np.int64]
     scales: NDArray[np.float64]
     rules: SplitRules
+    counts_rows: bool = False
+    limits: NodeConstraints | None = None
 
 
 class Rows(NoSplitGradients, ABC):
@@ -84,8 +91,6 @@ class Rows(NoSplitGradients, ABC):
         Number of gradient columns of multi-output trees; 0: trees have one output.
     lookahead
         Number of nodes that a leaf-wise grower should split at a time.
-    finds_splits
-        Whether `find_splits` may take the place of `build_histograms`.
     histogram_bytes
         The most memory for the histograms of a training, unless their number is given.
     """
@@ -96,7 +101,6 @@ class Rows(NoSplitGradients, ABC):
     layout: HistogramLayout | None
     multi_output_columns: int = 0
     lookahead: int = 1
-    finds_splits: bool = False
     histogram_bytes: int = 1 << 30
 
     @abstractmethod
@@ -194,12 +198,20 @@ class Rows(NoSplitGradients, ABC):
         column. Bins of features that the tree does not use stay as they are.
         """
 
-    def find_splits(self, search: SplitSearch) -> NDArray[Any]:
+    def finds_splits(self, features: NDArray[np.uint64], rules: SplitRules) -> bool:
+        """Return whether `find_splits` takes the place of `build_histograms`.
+
+        In a tree of one output, of these features and by these rules.
+        """
+        return False
+
+    def find_splits(
+        self, search: SplitSearch
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         """Build histograms, and return the best split of each node searched.
 
-        All features of the tree are numerical, it has one output, and there are no
-        constraints. The splits are (nodes,) `SPLIT_DTYPE`. Histograms stay in their
-        slots until the tree ends.
+        The splits are (nodes,) `SPLIT_DTYPE`, and (nodes, words) the sets of categories
+        that go right. Histograms stay in their slots until the tree ends.
         """
         raise NotImplementedError  # only devices search where the histograms are
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from parts import KINDS, grow, grow_in_memory
+from parts import GROWTH, KINDS, grow, grow_in_memory
 from pocl import SHAPES, device_of, shapes_with
 
 import hornbeam
@@ -22,6 +22,8 @@ from hornbeam.kernels.layout import (
 from hornbeam.kernels.team import take_team
 
 WIDE = {"most_bins": 500}
+#: Groups of categories, one formed after the other, are searched on the host.
+GROUPED = replace(GROWTH, min_data_per_group=9)
 #: What each way of compiling is tried on in the fast tests.
 FEW = ("by level", "one-side", "numerical")
 
@@ -65,6 +67,7 @@ def test_pieces_are_of_whole_words_of_rows(monkeypatch, shape):
         by_row = np.empty((given.shape[1], 12), np.uint8)
         queue.read(upload.by_row, by_row)
         assert np.array_equal(by_row[:, :11], given.T)
+        assert not by_row[:, 11].any()  # read with the others as one word
 
 
 @pytest.mark.parametrize(
@@ -89,9 +92,10 @@ def test_packed_sums_are_added_to_the_histogram_before_they_overflow(shape):
     assert np.array_equal(found[0, 0], [least * counts, most * counts])
 
 
-@pytest.mark.parametrize("kind", ["by level", "numerical"])
+@pytest.mark.parametrize("kind", ["by level", "rows counted", "numerical", "grouped"])
 def test_the_host_waits_once_a_level(monkeypatch, kind):
     """For the histograms or for the best splits, and for nothing between them."""
+    given = {"growth": GROUPED} if kind == "grouped" else KINDS[kind]
     device = device_of(SHAPES["one item"])
     waits, levels, sizes = [], [], []
     read = DeviceQueue.read
@@ -114,30 +118,13 @@ def test_the_host_waits_once_a_level(monkeypatch, kind):
     for name in ("build_histograms", "find_splits"):
         method = getattr(OpenCLRows, name)
         monkeypatch.setattr(OpenCLRows, name, count_level(method))
-    grow(partial(OpenCLRows, queue=DeviceQueue(device)), **KINDS[kind])
+    grow(partial(OpenCLRows, queue=DeviceQueue(device)), **given)
     assert len(levels) >= 4
     assert {*levels} == {1}
     # And for each of two trees for the sums of its gradients, and of its leaves.
     assert len(waits) <= len(levels) + 2 * 2 + 2
-    # Of 32 nodes and fewer, the splits are read only.
-    assert (max(sizes) <= 32 * SPLIT_DTYPE.itemsize) == (kind == "numerical")
-
-
-def test_only_plain_splits_are_searched_on_the_device(monkeypatch):
-    """Histograms are read for categories, sizes of nodes and vector leaves only."""
-    searched = []
-
-    def find_splits(rows, search):
-        searched.append(search)
-        return find(rows, search)
-
-    find = OpenCLRows.find_splits
-    monkeypatch.setattr(OpenCLRows, "find_splits", find_splits)
-    for kind in ("by level", "rows counted"):
-        grow(on_device("one item"), **KINDS[kind])
-    assert not searched
-    grow(on_device("one item"), **KINDS["numerical"])
-    assert len(searched) >= 4
+    # Of 16 nodes and fewer, the splits are read only, with their sets of categories.
+    assert (max(sizes) <= 16 * (SPLIT_DTYPE.itemsize + 8)) == (kind != "grouped")
 
 
 @pytest.mark.slow

@@ -44,17 +44,18 @@ class BinUpload:
     def __init__(self, queue: DeviceQueue, bins: NDArray[Any]) -> None:
         self._queue, (columns, rows) = queue, bins.shape
         of_word = 4 // bins.itemsize
-        self._rows, self._words = rows, words_of_row(columns, bins.dtype)
+        self._shape = rows, columns
+        self._words = words_of_row(columns, bins.dtype)
         self.by_feature = queue.empty(bins.nbytes)
         self.by_row = queue.empty(4 * self._words * rows)
-        #: The words and the columns of each piece, and the events of its copies.
-        self._pieces: deque[tuple[range, range, list[Any]]] = deque()
+        #: The words of each piece, and the events of its copies.
+        self._pieces: deque[tuple[range, list[Any]]] = deque()
         most = max(1, _PIECE_BYTES // (4 * max(rows, 1)))
         for first in range(0, self._words, most):
             words = range(first, min(first + most, self._words))
             own = range(first * of_word, min(words.stop * of_word, columns))
             events = queue.upload(self.by_feature, _arrays(bins, own))
-            self._pieces.append((words, own, events))
+            self._pieces.append((words, events))
 
     @property
     def has_arrived(self) -> bool:
@@ -67,9 +68,9 @@ class BinUpload:
         Work that is started when they are yielded waits for the piece.
         """
         while self._pieces:
-            words, columns, events = self._pieces.popleft()
+            words, events = self._pieces.popleft()
             self._queue.work_after(events)
-            steps, own = (self._rows, 1), (self._rows, columns, self._words)
+            steps, own = (self._shape[0], 1), (*self._shape, words, self._words)
             pack_rows(self._queue, self.by_feature, steps, *own, self.by_row)
             yield words
 

@@ -102,9 +102,9 @@ class BlockStream:
         buffer = self._by_row.fill((0, by_row))
         if self._words == 0:
             return buffer
-        steps, own = (1, self._columns), range(self._columns)
-        rows = by_row.size // self._columns
-        pack_rows(self.queue, buffer, steps, rows, own, self._words, self._packed)
+        shape = by_row.size // self._columns, self._columns
+        words = range(self._words), self._words
+        pack_rows(self.queue, buffer, (1, self._columns), *shape, *words, self._packed)
         return self._packed
 
     def send(self, name: Any, row_bytes: int, array: NDArray[Any]) -> Buffer:

@@ -38,11 +38,12 @@ def pack_rows(
     bins: Buffer,
     steps: tuple[int, int],
     rows: int,
-    columns: range,
-    words: int,
+    columns: int,
+    words: range,
+    row_words: int,
     by_row: Buffer,
 ) -> None:
-    """Write the bins of each row side by side, from the beginning of a word on.
+    """Write the bins of each row side by side, and zeros in the rest of whole words.
 
     Parameters
     ----------
@@ -53,13 +54,13 @@ def pack_rows(
     steps
         The places from a bin to that of the next column, and of the next row.
     rows, columns
-        Number of rows, and the columns to write.
-    words
-        Of a row, of all columns.
+        Number of rows, and of all columns.
+    words, row_words
+        The words of a row to write, and their number in a whole row.
     by_row
-        (rows, words) uint32, out.
+        (rows, row_words) uint32, out.
     """
-    sizes = map(np.uint32, (rows, columns.start, columns.stop, words))
+    sizes = map(np.uint32, (rows, columns, words.start, words.stop, row_words))
     tiles = tiles_of(rows)
     queue.run("pack_rows", tiles, bins, *map(np.uint64, steps), *sizes, by_row)
 
@@ -67,8 +68,9 @@ def pack_rows(
 class DeviceHistograms:
     """Histograms of the columns of a tree, summed on the device.
 
-    A level calls `begin` or `begin_in`, any number of `add`, of one block of rows or of
-    several, and after `begin` `read`.
+    A level calls `begin` or `begin_in`, and any number of `add`, of one block of rows
+    or of several. Then the histograms are read, or searched where they are; on the
+    first of several devices after those of the others have been added (`add_others`).
 
     Parameters
     ----------
@@ -86,9 +88,11 @@ class DeviceHistograms:
     chosen
         The features of `choose`.
     sums
-        The buffer of the histograms, (n_slots, 2, bins) int64.
+        The buffer of the histograms, (n_slots, parts, bins) int64.
     n_slots
         Number of histograms that there is memory for.
+    parts
+        Gradients and hessians of each column, then perhaps rows.
     """
 
     def __init__(
@@ -100,8 +104,10 @@ class DeviceHistograms:
         self._columns_of_features = layout.column_of
         self.chosen = np.empty(0, np.uint64)
         self._groups: dict[bool, tuple[ColumnGroups, list[Buffer]]] = {}
-        self.sums, self.n_slots = queue.empty(0), 0
+        self.sums, self._n_sums = queue.empty(0), 0
+        self.n_slots, self.parts = 0, 2
         self._ones, self._n_ones = queue.empty(0), 0
+        self._others, self._other_bytes = queue.empty(0), 0
 
     def choose(self, features: NDArray[np.uint64]) -> None:
         """Build histograms of the columns of these features from now on."""
@@ -122,28 +128,42 @@ class DeviceHistograms:
 
         Returns
         -------
-        Whether rows are counted, too: as the hessians of one more kind.
+        Whether rows are counted, too.
         """
         counts_rows = out.shape[2] > 2 or len(out) > columns
-        self._columns = columns
-        kinds = columns + counts_rows
-        self._shape = kinds, nodes, 2, self._layout.n_histogram_bins
-        self.begin_in(np.arange(kinds * nodes))
+        self.begin_in(np.arange(nodes), columns, counts_rows)
         return counts_rows
 
-    def begin_in(self, slots: NDArray[np.integer]) -> None:
+    def begin_in(
+        self, slots: NDArray[np.integer], columns: int = 1, counts_rows: bool = False
+    ) -> None:
         """Begin with histograms of zeros in these slots; those in others stay."""
-        queue, size = self._queue, 2 * self._layout.n_histogram_bins
-        n_slots = int(slots.max()) + 1
-        if n_slots > self.n_slots:
-            old, old_bytes = self.sums, 8 * size * self.n_slots
-            self.n_slots = max(n_slots, self.n_slots * 5 // 4)
-            self.sums = queue.empty(8 * size * self.n_slots)
+        self._columns, self.parts = columns, 2 * columns + counts_rows
+        queue, size = self._queue, self.parts * self._layout.n_histogram_bins
+        needed = (int(slots.max()) + 1) * size
+        if needed > self._n_sums:
+            old, old_bytes = self.sums, 8 * self._n_sums
+            self._n_sums = max(needed, self._n_sums * 5 // 4)
+            self.sums = queue.empty(8 * self._n_sums)
             queue.copy(old, self.sums, old_bytes)
-        self._slots = slots
-        tiles, own = tiles_of(size), queue.copy_of(slots.astype(np.uint32))
-        sizes = np.uint32(tiles), np.uint32(size)
-        queue.run("clear_histograms", tiles * slots.size, own, *sizes, self.sums)
+        self._slots, self.n_slots = slots, self._n_sums // size
+        self._on_all("clear_histograms")
+
+    def add_others(self, found: NDArray[np.int64]) -> None:
+        """Add what `read` returned on another device, or a sum of it."""
+        queue = self._queue
+        if found.nbytes > self._other_bytes:
+            self._other_bytes = found.nbytes
+            self._others = queue.empty(found.nbytes)
+        queue.write(self._others, found)
+        self._on_all("add_histograms", self._others)
+
+    def _on_all(self, kernel: str, *before: Buffer) -> None:
+        """Run a kernel on the histograms that have begun."""
+        queue, size = self._queue, self.parts * self._layout.n_histogram_bins
+        slots, tiles = queue.copy_of(self._slots.astype(np.uint32)), tiles_of(size)
+        own = slots, np.uint32(tiles), np.uint32(size), self.sums
+        queue.run(kernel, tiles * self._slots.size, *before, *own)
 
     def add(
         self,
@@ -160,7 +180,7 @@ class DeviceHistograms:
         Parameters
         ----------
         kind
-            Which of the histograms of a node: the number of the gradient column.
+            The number of the gradient column, or that of columns to count rows.
         by_row
             The bins of the rows; see `pack_rows`.
         words
@@ -181,7 +201,8 @@ class DeviceHistograms:
         of_node = np.repeat(np.arange(nodes.size), parts)
         tasks = np.empty((of_node.size, 4), np.int32)
         tasks[:, 0] = 1 + nodes[of_node]
-        tasks[:, 2] = self._slots[kind * nodes.size + of_node]
+        part = min(2 * kind, self.parts - 2)
+        tasks[:, 2] = self._slots[of_node] * self.parts + part
         tasks[:, 1] = partition.sides(nodes)[of_node]
         tasks[:, 3] = np.arange(of_node.size) - first[of_node]
         queue.run(
@@ -211,8 +232,9 @@ class DeviceHistograms:
         return self._ones
 
     def read(self) -> NDArray[np.int64]:
-        """Wait, and return the histograms, (kinds, nodes, 2, bins)."""
-        return self._queue.read(self.sums, np.empty(self._shape, np.int64))
+        """Wait, and return the histograms, (nodes, parts, bins)."""
+        shape = self._slots.size, self.parts, self._layout.n_histogram_bins
+        return self._queue.read(self.sums, np.empty(shape, np.int64))
 
     def write(
         self,
@@ -222,11 +244,12 @@ class DeviceHistograms:
     ) -> None:
         """Write what `read` returned, or a sum of it, to the slots of the nodes."""
         columns = self._columns
-        out[:columns, slots, :2] = found[:columns]
+        own = found[:, : 2 * columns].reshape(len(found), columns, 2, -1)
+        out[:columns, slots, :2] = own.swapaxes(0, 1)
         if out.shape[2] > 2:
-            out[0, slots, 2] = found[-1, :, 1]
-        elif len(found) > columns:
-            out[-1, slots] = found[-1]
+            out[0, slots, 2] = found[:, -1]
+        elif len(out) > columns:
+            out[-1, slots, 1] = found[:, -1]
 
     def _groups_for(self, is_wide: bool) -> tuple[ColumnGroups, list[Buffer]]:
         """Return the groups of the tree's columns, on the host and on the device."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.opencl.devices import Device, opencl
 from hornbeam.backends.opencl.staging import StagingBuffers
 from hornbeam.errors import DeviceError, ErrorCode
+from hornbeam.kernels.layout import CATEGORY_SETS, ONE_CATEGORY
 from hornbeam.memory import in_words
 
 __all__ = [
@@ -35,8 +36,8 @@ Buffer = Any
 
 #: The sources, in the order in which they are compiled as one program.
 _SOURCES = """
-    common.cl gradients.cl quantise.cl histogram.cl split_search.cl partition.cl
-    leaves.cl predict.cl
+    common.cl gradients.cl quantise.cl histogram.cl split_scores.cl split_search.cl
+    category_search.cl partition.cl leaves.cl predict.cl
 """.split()
 #: Rows of a work-group in kernels that loop over rows.
 TILE_ROWS = 4096
@@ -89,6 +90,8 @@ def _program(device: Device, bins: np.dtype[Any], reals: np.dtype[Any]) -> Any:
         "BINS_PER_WORD": 4 // bins.itemsize,
         "REAL": "float" if reals.itemsize == 4 else "double",
         "REAL_IS_DOUBLE": int(reals.itemsize == 8),
+        "ONE_CATEGORY": ONE_CATEGORY,
+        "CATEGORY_SETS": CATEGORY_SETS,
     }
     if device.options.long_atomics:
         settings["LONG_ATOMICS"] = 1

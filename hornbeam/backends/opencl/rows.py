@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from hornbeam.binning.layout import (
     HistogramLayout,
     PerTreeBins,
 )
+from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.team import Team
 
@@ -68,9 +69,9 @@ def state_row_bytes(
 class OpenCLRows(ListedRows):
     """Bins, gradients, margins and the node of each row, on a device.
 
-    Splits by numerical features of one output without constraints are searched there as
-    well; otherwise histograms are read back, and the split search is that of rows in
-    memory. What the device does not compute (gradients of most objectives, draws of
+    Splits of trees of one output are searched there as well, but for rare rules;
+    otherwise histograms are read back, and the split search is that of rows in memory.
+    What the device does not compute (gradients of most objectives, draws of
     rows, regressions of leaves) is computed on the host, from and to arrays that are
     copied when the other side reads them.
 
@@ -91,7 +92,6 @@ class OpenCLRows(ListedRows):
 
     #: A pass over few rows takes the device hardly longer than starting it.
     lookahead = 8
-    finds_splits = True
     #: Of the bins in memory.
     _upload: BinUpload | None = None
 
@@ -208,10 +208,28 @@ class OpenCLRows(ListedRows):
     def _quantised(self) -> list[tuple[Buffer, bool]]:
         return [(column.quantised, column.is_wide) for column in self._columns]
 
-    def find_splits(self, search: SplitSearch) -> NDArray[Any]:
-        self._histograms.begin_in(search.built[1])
-        self.add_histograms(search.built[0], counts_rows=False)
+    def finds_splits(self, features: NDArray[np.uint64], rules: SplitRules) -> bool:
+        return self._search.can_search(features, rules)
+
+    def find_splits(
+        self,
+        search: SplitSearch,
+        others: Callable[[], NDArray[np.int64]] | None = None,
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        counts_rows = search.counts_rows
+        self._histograms.begin_in(search.built[1], counts_rows=counts_rows)
+        self.add_histograms(search.built[0], counts_rows)
+        if others is not None:
+            self._queue.flush()
+            self._histograms.add_others(others())
         return self._search.find_splits(search)
+
+    def read_histograms(self, search: SplitSearch) -> NDArray[np.int64]:
+        """Return the histograms of a search on another device, (nodes, parts, bins)."""
+        nodes, counts_rows = search.built[0], search.counts_rows
+        self._histograms.begin_in(np.arange(nodes.size), counts_rows=counts_rows)
+        self.add_histograms(nodes, counts_rows)
+        return self._histograms.read()
 
     # Leaves and margins
 

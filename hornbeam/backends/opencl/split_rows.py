@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,9 @@ from hornbeam.backends.opencl.parted_rows import PartedRows
 from hornbeam.backends.opencl.queue import DeviceQueue
 from hornbeam.backends.opencl.rows import OpenCLRows
 from hornbeam.backends.row_numbers import RowNumbers
+from hornbeam.backends.rows import SplitSearch
 from hornbeam.binning.layout import DenseBins, HistogramLayout, PerTreeBins
+from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.team import Team
 
@@ -26,6 +29,9 @@ __all__ = ["SplitRows"]
 
 class SplitRows(PartedRows):
     """Consecutive runs of rows, one on each device.
+
+    The first one searches splits, in its histograms and those of the others, which go
+    through the memory of the host.
 
     Parameters
     ----------
@@ -118,6 +124,16 @@ class SplitRows(PartedRows):
             return own
 
         histograms[:, slots] = np.add.reduce(self._at_once(build))
+
+    def finds_splits(self, features: NDArray[np.uint64], rules: SplitRules) -> bool:
+        return self._device_rows[0].finds_splits(features, rules)
+
+    def find_splits(
+        self, search: SplitSearch
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        first, *others = self._device_rows
+        found = self._threads.map(lambda part: part.read_histograms(search), others)
+        return first.find_splits(search, lambda: reduce(np.add, found))
 
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int

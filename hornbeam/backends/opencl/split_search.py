@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.opencl.histograms import DeviceHistograms
-from hornbeam.backends.opencl.queue import DeviceQueue
+from hornbeam.backends.opencl.queue import Buffer, DeviceQueue
 from hornbeam.backends.rows import SplitSearch
 from hornbeam.binning.layout import HistogramLayout
-from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.layout import SPLIT_DTYPE, SplitRules
+from hornbeam.kernels.node_constraints import NodeConstraints
 
 __all__ = ["DeviceSplitSearch"]
 
 #: The least histogram bins of a work-group on a processor: starting it takes about as
 #: long as searching a hundred. On a GPU each feature has a group.
 _LEAST_BINS = 1 << 12
+#: Of a feature: they are sorted in local memory, beside 22 KB of candidates and sums.
+_MOST_CATEGORIES = 1 << 11
 #: Penalties and scales below this, and scales above its inverse, overflow nothing where
 #: scores are compared without division.
 _SCREENED = 2.0**100
 #: By how much such a comparison may err, relative to the score.
 _MARGIN = 2.0**-40
 #: Bytes of a candidate, and of the sums of a node; see `kernels/split_search.cl`.
-_CANDIDATE_BYTES, _TOTAL_BYTES = 40, 16
+_CANDIDATE_BYTES, _TOTAL_BYTES = 56, 32
+#: A feature as kernels take it; see `kernels/split_scores.cl`.
+_FEATURE = np.dtype(
+    [
+        *((name, np.int32) for name in ("number", "first_bin", "n_bins", "direction")),
+        ("cost", np.float64),
+    ]
+)
+
+
+class _Features(NamedTuple):
+    """Features of one kind that are searched: `block` of them by each work-group."""
+
+    number: int
+    on_device: Buffer
+    block: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.number // self.block)
 
 
 class DeviceSplitSearch:
-    """Searches splits by numerical features, of one output and without constraints.
+    """Searches splits of trees of one output.
 
     Splits are those of `hornbeam.kernels.split.find_splits`, to the bit.
 
@@ -47,64 +70,137 @@ class DeviceSplitSearch:
     ) -> None:
         self._queue, self._histograms = queue, histograms
         self._table, self._n_bins = layout.feature_table, layout.n_histogram_bins
-        self._chosen, self._block = np.empty(0, np.uint64), 1
-        self._features = queue.empty(0)
+        self._words = -(-layout.max_categories // 64)
+        self._none = queue.empty(0)
+        #: What the features below were made of.
+        self._known: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None
+        self._numerical = self._categorical = _Features(0, self._none, 1)
+        self._sort_bytes = 8
         #: As kernels take them; other trees may have others.
-        self._rules, self._known_rules = queue.empty(0), b""
+        self._rules, self._known_rules = self._none, b""
         #: The sums of the rows of the node in each slot.
-        self._totals, self._n_slots = queue.empty(0), 0
-        self._found, self._n_found = queue.empty(0), 0
-        self._splits, self._n_splits = queue.empty(0), 0
+        self._totals, self._n_slots = self._none, 0
+        self._found, self._n_found = self._none, 0
+        self._sets, self._n_sets = self._none, 0
+        self._record = np.dtype(
+            [("split", SPLIT_DTYPE), ("set", np.uint64, (self._words,))]
+        )
+        self._splits, self._n_splits = self._none, 0
 
-    def find_splits(self, search: SplitSearch) -> NDArray[Any]:
-        """Wait, and return the best split of each node, (nodes,) `SPLIT_DTYPE`.
+    def can_search(self, features: NDArray[np.uint64], rules: SplitRules) -> bool:
+        """Return whether splits by these features and rules are searched here.
 
-        The histograms of ``search.built`` have been built in their slots.
+        Not those of very many categories, of least groups of them, which are formed one
+        after the other, or of a device that takes the smallest float32 numbers as 0:
+        categories are sorted by such numbers.
         """
-        queue, sums = self._queue, self._histograms.sums
-        self._choose(self._histograms.chosen)
-        n_nodes, n_features = search.slots.size, self._chosen.size
-        blocks = -(-n_features // self._block)
-        self._reserve(n_nodes, n_nodes * blocks)
-        totals, bins = self._totals, np.uint32(self._n_bins)
-        nodes, every_row = queue.copy_of(_searched(search)), search.every_row
-        own = bins, nodes, *every_row.astype(np.uint32), totals
-        queue.run("sum_nodes", n_nodes, sums, *own)
+        own = self._table[features]
+        categories = own["bins"][own["is_categorical"] != 0]
+        if categories.size == 0:
+            return True
+        is_sorted = rules.min_group_weight == 0.0
+        keeps_order = self._queue.device.keeps_denormals
+        return is_sorted and keeps_order and int(categories.max()) <= _MOST_CATEGORIES
+
+    def find_splits(
+        self, search: SplitSearch
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        """Wait, and return the best split of each node and its set of categories.
+
+        They are (nodes,) `SPLIT_DTYPE` and (nodes, words) uint64. The histograms of
+        ``search.built`` have been built in their slots.
+        """
+        queue, histograms, limits = self._queue, self._histograms, search.limits
+        self._choose(histograms.chosen, limits)
+        numerical, categorical = self._numerical, self._categorical
+        n_nodes = search.slots.size
+        places = numerical.blocks + categorical.blocks
+        self._reserve(n_nodes, n_nodes * places, n_nodes * categorical.number)
+        sums = histograms.sums, *map(np.uint32, (self._n_bins, histograms.parts))
+        nodes = queue.copy_of(_searched(search))
+        every_row = search.every_row.astype(np.uint32)
+        queue.run("sum_nodes", n_nodes, *sums, nodes, *every_row, self._totals)
         rules, table = _rules(search), search.allowed.shape[1]
         if rules.tobytes() != self._known_rules:
             self._known_rules, self._rules = rules.tobytes(), queue.copy_of(rules)
+        allowed = queue.copy_of(search.allowed) if table > 0 else self._none
+        bounds, used, used_words, name = self._none, self._none, 0, "search"
+        if limits is not None:
+            bounds = queue.copy_of(np.column_stack([limits.bounds, limits.weights]))
+            used, used_words = queue.copy_of(limits.used), limits.used.shape[1]
+            name = "search_limited"
+        sets, first_place = (self._sets, np.uint32(self._words)), 0
+        for kind, own, more in (
+            ("splits", numerical, ()),
+            ("categories", categorical, (*sets, self._sort_bytes)),
+        ):
+            queue.run(
+                f"{name}_{kind}",
+                n_nodes * own.blocks,
+                *sums,
+                nodes,
+                self._totals,
+                own.on_device,
+                *map(np.uint32, (own.number, own.block)),
+                allowed,
+                np.uint32(table),
+                self._rules,
+                bounds,
+                used,
+                np.uint32(used_words),
+                self._found,
+                *map(np.uint32, (places, first_place)),
+                *more,
+            )
+            first_place += own.blocks
         queue.run(
-            "search_splits",
-            n_nodes * blocks,
-            sums,
-            bins,
-            nodes,
-            totals,
-            self._features,
-            *map(np.uint32, (n_features, self._block, blocks)),
-            queue.copy_of(search.allowed) if table > 0 else self._found,  # or none
-            np.uint32(table),
-            self._rules,
+            "choose_splits",
+            n_nodes,
             self._found,
+            np.uint32(places),
+            nodes,
+            self._totals,
+            self._rules,
+            np.uint32(limits is not None),
+            bounds,
+            *sets,
+            self._splits,
         )
-        own = self._found, np.uint32(blocks), nodes, totals, self._rules
-        queue.run("choose_splits", n_nodes, *own, self._splits)
-        return queue.read(self._splits, np.empty(n_nodes, SPLIT_DTYPE))
+        found = queue.read(self._splits, np.empty(n_nodes, self._record))
+        return np.ascontiguousarray(found["split"]), np.ascontiguousarray(found["set"])
 
-    def _choose(self, features: NDArray[np.uint64]) -> None:
-        """Search these features from now on."""
-        if np.array_equal(features, self._chosen):
+    def _choose(
+        self, features: NDArray[np.uint64], limits: NodeConstraints | None
+    ) -> None:
+        """Search these features from now on, with directions and costs of limits."""
+        none = np.empty(0)
+        given = (
+            features,
+            none if limits is None else limits.directions,
+            none if limits is None else limits.costs,
+        )
+        if self._known is not None and all(map(np.array_equal, given, self._known)):
             return
-        own = self._table[features]
-        numbers = np.zeros((features.size, 4), np.int32)
-        numbers[:, 0] = features
-        numbers[:, 1], numbers[:, 2] = own["cell"], own["bins"]
-        self._chosen, self._features = features, self._queue.copy_of(numbers)
+        self._known = given
+        own = np.zeros(features.size, _FEATURE)
+        table = self._table[features]
+        own["number"] = features
+        own["first_bin"], own["n_bins"] = table["cell"], table["bins"]
+        for name, of_features in zip(("direction", "cost"), given[1:], strict=True):
+            if of_features.size > 0:
+                own[name] = of_features[features]
         is_core = self._queue.device.options.group_size == 1
-        self._block = max(1, _LEAST_BINS // int(own["bins"].max())) if is_core else 1
+        block = max(1, _LEAST_BINS // int(own["n_bins"].max())) if is_core else 1
+        is_set = table["is_categorical"] != 0
+        self._numerical, self._categorical = (
+            _Features(len(kind), self._queue.copy_of(kind), of_group)
+            for kind, of_group in ((own[~is_set], block), (own[is_set], 1))
+        )
+        most = int(own["n_bins"][is_set].max(initial=1))
+        self._sort_bytes = 8 << (most - 1).bit_length()
 
-    def _reserve(self, nodes: int, candidates: int) -> None:
-        """Make space for so many nodes, for their candidates, and for all slots."""
+    def _reserve(self, nodes: int, candidates: int, sets: int) -> None:
+        """Make space for so many nodes, candidates and sets, and for all slots."""
         queue, slots = self._queue, self._histograms.n_slots
         if slots > self._n_slots:
             old, old_bytes = self._totals, _TOTAL_BYTES * self._n_slots
@@ -113,14 +209,17 @@ class DeviceSplitSearch:
         if candidates > self._n_found:
             self._n_found = candidates
             self._found = queue.empty(_CANDIDATE_BYTES * candidates)
+        if sets > self._n_sets:
+            self._n_sets = sets
+            self._sets = queue.empty(8 * self._words * sets)
         if nodes > self._n_splits:
             self._n_splits = nodes
-            self._splits = queue.empty(SPLIT_DTYPE.itemsize * nodes)
+            self._splits = queue.empty(self._record.itemsize * nodes)
 
 
 def _rules(search: SplitSearch) -> NDArray[np.float64]:
     """Return the rules of a search as kernels take them."""
-    scales, rules = search.scales, search.rules
+    scales, rules, limits = search.scales, search.rules, search.limits
     screens = (
         rules.reg_alpha == 0.0
         and rules.max_delta_step == 0.0
@@ -131,11 +230,21 @@ def _rules(search: SplitSearch) -> NDArray[np.float64]:
         [
             rules.reg_lambda,
             rules.reg_alpha,
-            rules.max_delta_step if rules.max_delta_step > 0.0 else np.inf,
+            rules.max_delta_step if rules.max_delta_step > 0.0 else math.inf,
             rules.min_child_weight,
             *scales,
             1.0 - _MARGIN if screens else 0.0,
-        ]
+            rules.max_cat_to_onehot,
+            rules.max_cat_threshold,
+            rules.cat_smooth,
+            rules.cat_l2,
+            rules.min_category_weight,
+            rules.min_samples_leaf,
+            rules.path_smooth,
+            1.0 if limits is None else limits.one_row,
+            limits is not None and limits.cost_of_rows,
+        ],
+        np.float64,
     )
 
 

@@ -25,6 +25,7 @@ from hornbeam.backends.opencl.rows import state_row_bytes
 from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.rows import SplitSearch
 from hornbeam.binning.layout import ExternalBins
+from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.team import Team
 
 __all__ = ["StreamedRows"]
@@ -112,7 +113,6 @@ class StreamedRows(PartedRows):
             BlockStream(DeviceQueue(device), layout, blocks.dtype, max(rows))
             for device in devices
         ]
-        self.finds_splits = len(devices) == 1
         kind = HostedBlockRows if is_hosted else DeviceBlockRows
         parts: list[BlockRows] = [
             kind(
@@ -168,12 +168,22 @@ class StreamedRows(PartedRows):
         found = reduce(np.add, [device.read() for device in own])
         own[0].write(found, slots, histograms)
 
-    def find_splits(self, search: SplitSearch) -> NDArray[Any]:
-        (stream,) = self._streams
-        stream.histograms.begin_in(search.built[1])
+    def finds_splits(self, features: NDArray[np.uint64], rules: SplitRules) -> bool:
+        return self._streams[0].split_search.can_search(features, rules)
+
+    def find_splits(
+        self, search: SplitSearch
+    ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        nodes, slots, _ = search.built
+        first, *others = (stream.histograms for stream in self._streams)
+        first.begin_in(slots, counts_rows=search.counts_rows)
+        for own in others:
+            own.begin_in(np.arange(nodes.size), counts_rows=search.counts_rows)
         for _, part in self._pass(by_row=True):
-            part.add_histograms(search.built[0], counts_rows=False)
-        return stream.split_search.find_splits(search)
+            part.add_histograms(nodes, search.counts_rows)
+        if others:
+            first.add_others(reduce(np.add, [own.read() for own in others]))
+        return self._streams[0].split_search.find_splits(search)
 
     def sum_leaves(
         self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int

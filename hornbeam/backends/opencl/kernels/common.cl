@@ -2,7 +2,8 @@
 //
 // Names set by the host: GROUP_SIZE (work-items of a group, a power of two), TILE_ROWS,
 // BIN (the type of bins), BINS_PER_WORD, REAL (the type of gradients), REAL_IS_DOUBLE,
-// and LONG_ATOMICS where there are atomic additions of 64 bits.
+// ONE_CATEGORY and CATEGORY_SETS (kinds of splits), and LONG_ATOMICS where there are
+// atomic additions of 64 bits.
 
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #ifdef LONG_ATOMICS
@@ -25,8 +26,10 @@ static inline long round_long(double value)
 // A group of one work-item needs no barrier: PoCL would split its loops there.
 #if GROUP_SIZE > 1
 #define SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#define SYNC_GLOBAL() barrier(CLK_GLOBAL_MEM_FENCE)
 #else
 #define SYNC()
+#define SYNC_GLOBAL()
 #endif
 
 // A node whose rows are moved or marked, as the host writes it.

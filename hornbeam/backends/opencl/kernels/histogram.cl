@@ -17,23 +17,26 @@ typedef struct {
     int first_cell, n_cells;
 } ColumnGroup;
 
-// Copies the bins of some columns to the order of rows, in words.
+// Copies the bins of some columns to the order of rows, in whole words. What is beyond
+// the last column of a row is 0.
 KERNEL void pack_rows(
     __global const BIN* bins,
     ulong column_step,  // from a bin to that of the next column
     ulong row_step,     // and to that of the next row
     uint rows,
-    uint first_column,
-    uint last_column,
+    uint columns,
+    uint first_word,
+    uint last_word,
     uint words,         // of a row
     __global BIN* by_row)
 {
     uint begin = get_group_id(0) * TILE_ROWS;
     uint end = min(begin + TILE_ROWS, rows);
-    for (uint column = first_column; column < last_column; column++)
+    uint last_column = last_word * BINS_PER_WORD;
+    for (uint column = first_word * BINS_PER_WORD; column < last_column; column++)
         for (uint i = begin + get_local_id(0); i < end; i += GROUP_SIZE)
             by_row[(ulong)i * words * BINS_PER_WORD + column] =
-                bins[column * column_step + i * row_step];
+                column < columns ? bins[column * column_step + i * row_step] : 0;
 }
 
 // Clears the histograms in these slots, of `size` numbers each. There are `tiles`
@@ -48,6 +51,20 @@ KERNEL void clear_histograms(
         own[i] = 0;
 }
 
+// Adds histograms of other devices to those in these slots, in the same order.
+KERNEL void add_histograms(
+    __global const long* others, __global const uint* slots, uint tiles, uint size,
+    __global long* histograms)
+{
+    uint number = get_group_id(0) / tiles;
+    __global long* own = histograms + (ulong)slots[number] * size;
+    __global const long* other = others + (ulong)number * size;
+    uint begin = get_group_id(0) % tiles * TILE_ROWS;
+    uint end = min(begin + TILE_ROWS, size);
+    for (uint i = begin + get_local_id(0); i < end; i += GROUP_SIZE)
+        own[i] += other[i];
+}
+
 #if BINS_PER_WORD == 4
 #define BIN_IN(word, k) (((word) >> (8 * (k))) & 255u)
 #else
@@ -59,12 +76,12 @@ KERNEL void clear_histograms(
     __global const uint* by_row, uint words, uint n_rows,                       \
     __global const uint* rows,      /* (2, n_rows) */                           \
     __global const uint2* extents,  /* begin and end of the rows of each node */\
-    __global const int4* tasks,     /* node, its side, its histogram, part */   \
+    __global const int4* tasks,     /* node, its side, its sums, part of rows */\
     uint task_rows,                 /* rows of a part, at most 2**14 */         \
     __global const ColumnGroup* groups, __global const Word* group_words,       \
     uint first_group,               /* of those that are built */               \
     __global const uint* bin_of_cell,                                           \
-    __global long* histograms,      /* (nodes, 2, bins) */                      \
+    __global long* histograms,      /* (sums, bins): gradients, then hessians */\
     uint bins
 
 #define BEGIN_TASK()                                                            \
@@ -76,7 +93,7 @@ KERNEL void clear_histograms(
         return;                                                                 \
     ColumnGroup group = groups[first_group + get_group_id(1)];                  \
     __global const uint* own_rows = rows + (ulong)task.y * n_rows;              \
-    __global long* sums = histograms + (ulong)task.z * 2 * bins;                \
+    __global long* sums = histograms + (ulong)task.z * bins;                    \
     int item = get_local_id(0);                                                 \
     int n_words = group.last_word - group.first_word;                           \
     __global const Word* own_words = group_words + group.first_word
@@ -215,7 +232,8 @@ KERNEL void build_wide(
     }
 }
 
-// Counts rows in a third part of histograms, (nodes, bins): packed pairs of (0, 1).
+// Counts rows in the last part of histograms: packed pairs of (0, 1), whose zeros are
+// added to the part before.
 KERNEL void fill_ones(uint rows, __global long* packed)
 {
     uint begin = get_group_id(0) * TILE_ROWS;
