@@ -218,8 +218,11 @@ def test_splits_of_categories_and_under_constraints_are_those_of_the_host(case, 
 
 
 def test_what_is_searched_on_the_device():
-    """Neither thousands of categories, nor groups of them, nor another order."""
-    n_bins = np.array([9, 2048, 2049])
+    """Neither thousands of categories, nor groups of them, nor another order.
+
+    Nor sets of candidates that take more memory than histograms.
+    """
+    n_bins = np.array([9, 2048, 2049, *[2] * 600])
     layout = HistogramLayout.unbundled(n_bins, np.append(0, np.cumsum(n_bins)))
     layout.is_categorical[1:] = True
     device = device_of(SHAPES["one item"])
@@ -233,6 +236,8 @@ def test_what_is_searched_on_the_device():
     grouped = PLAIN.rules._replace(min_group_weight=1.0)
     assert can(0, 1)
     assert not can(0, 2)
+    assert can(1, *range(3, 200))
+    assert not can(1, *range(3, 603))
     assert not can(1, rules=grouped)
     assert can(0, rules=grouped)
     assert not can(1, keeps_denormals=False)

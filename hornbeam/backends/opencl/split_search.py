@@ -92,15 +92,19 @@ class DeviceSplitSearch:
 
         Not those of very many categories, of least groups of them, which are formed one
         after the other, or of a device that takes the smallest float32 numbers as 0:
-        categories are sorted by such numbers.
+        categories are sorted by such numbers. The sets of candidates, each as long as
+        the longest, must not take more memory than the histograms.
         """
         own = self._table[features]
         categories = own["bins"][own["is_categorical"] != 0]
         if categories.size == 0:
             return True
-        is_sorted = rules.min_group_weight == 0.0
-        keeps_order = self._queue.device.keeps_denormals
-        return is_sorted and keeps_order and int(categories.max()) <= _MOST_CATEGORIES
+        return (
+            rules.min_group_weight == 0.0
+            and self._queue.device.keeps_denormals
+            and int(categories.max()) <= _MOST_CATEGORIES
+            and 8 * self._words * categories.size <= 16 * self._n_bins
+        )
 
     def find_splits(
         self, search: SplitSearch
