@@ -1,8 +1,8 @@
 """Builds the native binary: python -m native.build FOLDER [KERNEL ...].
 
-Each signature is compiled in one of as many processes as there are cores. Objects are
-kept in a folder, by the digest of all that they are made from, so that a build makes
-what has changed.
+Each kernel is compiled, for all its signatures, in one of as many processes as there
+are cores. Objects are kept in a folder, by the digest of all that they are made from,
+so that a build makes what has changed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,18 @@ import numpy as np
 
 import hornbeam
 from hornbeam.cpu_count import available_threads
-from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
+from hornbeam.kernels.compiler import KERNELS, BinaryPart
 from hornbeam.kernels.native import BINARY, LAST_BYTES
 from hornbeam.kernels.signatures import read, type_of
 from hornbeam.kernels.sources import sources_digest
-from native.kernel_objects import LEVELS, compile_kernel
+from native.kernel_objects import (
+    ENTRY,
+    LEVELS,
+    CompiledKernel,
+    compile_kernel,
+    compile_part,
+    is_part,
+)
 
 __all__ = ["SIGNATURES", "build"]
 
@@ -54,18 +61,33 @@ _LETTERS = {"int64": "q", "uint64": "Q", "float64": "d", "bool": "?"}
 
 
 class _Job(NamedTuple):
-    """A kernel to compile for a signature."""
+    """A kernel to compile."""
 
     name: str
-    types: list[Any]
-    symbol: str
+    signatures: list[list[Any]]
 
     @property
     def folder(self) -> Path:
         """The folder of its objects, which depends on all that they are made from."""
         module = self.name.rpartition(".")[0].rpartition(".")[2]
-        key = json.dumps([self.name, self.types, sources_digest(module), _tools()])
+        key = json.dumps([*self, sources_digest(module), _tools()])
         return _OBJECTS / hashlib.sha256(key.encode()).hexdigest()[:24]
+
+    @property
+    def codes(self) -> list[_Code]:
+        """The code for each signature, and that of the parts that it calls."""
+        listed = json.loads((self.folder / "codes.json").read_text())
+        return [_Code(*one) for one in listed]
+
+
+class _Code(NamedTuple):
+    """The machine code of a kernel for a signature, or of a part."""
+
+    symbol: str
+    #: The levels that it has an object for.
+    levels: list[str]
+    #: The letters of a kernel's result, see calls.h; None for a part.
+    result: str | None
 
 
 @cache
@@ -75,7 +97,7 @@ def _tools() -> str:
     return f"{numba.__version__} {llvmlite.__version__} {_levels()} {own}"
 
 
-def _levels() -> tuple[str, ...]:
+def _levels() -> dict[str, str]:
     return LEVELS[platform.machine()]
 
 
@@ -84,15 +106,13 @@ def build(target: Path, names: Collection[str] = ()) -> Path:
 
     It has the kernels of these names, or all of them.
     """
-    signatures = read(SIGNATURES)
     jobs = [
-        _Job(name, types, f"hornbeam_{number}_{place}")
-        for number, (name, own) in enumerate(sorted(signatures.items()))
+        _Job(name, own)
+        for name, own in sorted(read(SIGNATURES).items())
         if not names or name in names
-        for place, types in enumerate(own)
     ]
-    missing = [job for job in jobs if not (job.folder / "result").exists()]
-    print(f"{len(jobs)} signatures, of which {len(missing)} are compiled", flush=True)
+    missing = [job for job in jobs if not job.folder.exists()]
+    print(f"{len(jobs)} kernels, of which {len(missing)} are compiled", flush=True)
     for done, job in enumerate(_compile_all(missing), 1):
         print(f"[{done}/{len(missing)}] {job.name}", flush=True)
     if not names:
@@ -104,7 +124,7 @@ def build(target: Path, names: Collection[str] = ()) -> Path:
 def _compile_all(jobs: list[_Job]) -> Iterator[_Job]:
     """Compile each kernel in one of the processes; yield what is done."""
     # Those with the most arguments take longest, and come first.
-    jobs = sorted(jobs, key=lambda job: -len(json.dumps(job.types)))
+    jobs = sorted(jobs, key=lambda job: -len(json.dumps(job.signatures)))
     if not jobs:
         return
     workers = min(len(jobs), available_threads())
@@ -117,26 +137,48 @@ def _compile_all(jobs: list[_Job]) -> Iterator[_Job]:
 
 def _start() -> None:
     """Find the kernels, in a new process."""
-    PhaseDispatcher.is_apart = False
     # Compiling makes many objects that stay; searching them takes time.
     gc.disable()
     for module in walk_packages(hornbeam.__path__, "hornbeam."):
         if module.name.split(".")[1] in ("kernels", "objectives", "metrics"):
             import_module(module.name)
+    for name, kernel in KERNELS.items():
+        kernel.is_part = is_part(name)
     gc.freeze()
 
 
 def _compile(job: _Job) -> None:
-    """Write the objects of a kernel, one for each level."""
-    types = tuple(map(type_of, job.types))
-    result, objects = compile_kernel(KERNELS[job.name], types, "entry", _levels())
+    """Write the objects of a kernel, and of the parts that it calls."""
     unfinished = job.folder.with_suffix(f".{os.getpid()}")
     unfinished.mkdir(parents=True, exist_ok=True)
-    for level, code in objects.items():
-        (unfinished / f"{level}.o").write_bytes(code)
-    (unfinished / "result").write_text(_letters(result))
+    codes: dict[str, _Code] = {}
+    for made in _compiled(job):
+        for level, code in made.objects.items():
+            path = unfinished / f"{made.symbol}.{level}.o"
+            path.write_bytes(code)
+            # Other names are numbered, and would make the same code differ.
+            _run(["objcopy", "--strip-unneeded", path])
+        result = None if made.result is None else _letters(made.result)
+        codes[made.symbol] = _Code(made.symbol, [*made.objects], result)
+    (unfinished / "codes.json").write_text(json.dumps([*codes.values()]))
     shutil.rmtree(job.folder, ignore_errors=True)
     unfinished.rename(job.folder)
+
+
+def _compiled(job: _Job) -> Iterator[CompiledKernel]:
+    """Compile a kernel for each signature, then each part that it calls, once."""
+    waiting: list[BinaryPart] = []
+    for layouts in job.signatures:
+        types = tuple(map(type_of, layouts))
+        yield (made := compile_kernel(job.name, KERNELS[job.name], types, _levels()))
+        waiting += made.parts
+    seen: set[BinaryPart] = set()
+    while waiting:
+        part = waiting.pop()
+        if part not in seen:
+            seen.add(part)
+            yield (made := compile_part(part, _levels()))
+            waiting += made.parts
 
 
 def _letters(result: Any) -> str:
@@ -167,22 +209,28 @@ def _link(jobs: list[_Job], binary: Path) -> Path:
 
 def _link_in(folder: Path, jobs: list[_Job], binary: Path) -> None:
     objects = []
-    # Levels share their code where it is the same.
-    entries: dict[bytes, str] = {}
-    rows = []
+    kernels: dict[str, list[str]] = {}
+    parts: dict[str, list[str]] = {}
+    # Where the code is the same there is one of it.
+    shared: dict[bytes, str] = {}
     for job in jobs:
-        row = []
-        for level in _levels():
-            own = job.folder / f"{level}.o"
-            name = f"{job.symbol}_{level}"
-            entry = entries.setdefault(own.read_bytes(), name)
-            row.append(entry)
-            if entry == name:
-                # The entries of all kernels have the same name in their objects.
-                objects.append(folder / f"{name}.o")
-                _run(["objcopy", "--redefine-sym", f"entry={name}", own, objects[-1]])
-        rows.append(row)
-    (folder / "table.c").write_text(_table(jobs, rows))
+        for code in job.codes:
+            row = []
+            for level in _levels():
+                if level in code.levels:
+                    own = job.folder / f"{code.symbol}.{level}.o"
+                    name = f"{code.symbol}_{level}"
+                    entry = shared.setdefault(own.read_bytes(), name)
+                    object_ = folder / f"{name}.o"
+                    if entry == name and not object_.exists():
+                        # That name is the same in all objects.
+                        rename = f"--redefine-sym={ENTRY}={name}"
+                        _run(["objcopy", rename, own, object_])
+                        objects.append(object_)
+                row.append(entry)
+            rows = parts if code.result is None else kernels
+            rows.setdefault(code.symbol, row)
+    (folder / "table.c").write_text(_table(jobs, kernels, parts))
     names = ", ".join(f'"{level}"' for level in _levels())
     _run(
         [
@@ -210,28 +258,37 @@ def _check_arithmetic(binary: Path) -> None:
         raise SystemExit(f"{binary} has fused operations: {fused[0].strip()}")
 
 
-def _table(jobs: list[_Job], entries: list[list[str]]) -> str:
-    """Return the C source of the table in calls.h.
+def _table(
+    jobs: list[_Job], kernels: dict[str, list[str]], parts: dict[str, list[str]]
+) -> str:
+    """Return the C source of the tables in calls.h.
 
-    `entries` has for each job the symbols of its code, one for each level.
+    `kernels` and `parts` have the symbols of their code, one for each level.
     """
     records: list[str] = []
     lines = ['#include "calls.h"']
-    rows = []
-    for entry in sorted({entry for own in entries for entry in own}):
+    for entry in sorted({entry for own in kernels.values() for entry in own}):
         lines.append(f"int32_t {entry}(const int64_t *, int64_t *, void **);")
-    for job, own in zip(jobs, entries, strict=True):
-        codes = _codes_of(job.types, records)
-        values = ", ".join(f"{code:#x}" for code in codes)
-        lines.append(f"static const uint32_t {job.symbol}[] = {{{values}}};")
-        result = (job.folder / "result").read_text()
-        rows.append(
-            f'    {{"{job.name}", {job.symbol}, {len(codes)}, "{result}", '
-            f"{{{', '.join(own)}}}}},"
-        )
+    for entry in sorted({entry for own in parts.values() for entry in own}):
+        lines.append(f"void {entry}(void);")
+    rows = []
+    for job in jobs:
+        own_codes = [code for code in job.codes if code.result is not None]
+        for code, layouts in zip(own_codes, job.signatures, strict=True):
+            types = _codes_of(layouts, records)
+            values = ", ".join(f"{one:#x}" for one in types)
+            lines.append(f"static const uint32_t {code.symbol}[] = {{{values}}};")
+            rows.append(
+                f'    {{"{job.name}", {code.symbol}, {len(types)}, "{code.result}", '
+                f"{{{', '.join(kernels[code.symbol])}}}}},"
+            )
     lines += ["const Overload overloads[] = {", *rows, "};"]
     lines.append(f"const int32_t n_overloads = {len(rows)};")
-    lines += ["const char *const records[] = {"]
+    lines += [f"PartCode *{symbol}_address;" for symbol in parts]
+    lines.append("const Part parts[] = {")
+    for symbol, own in parts.items():
+        lines.append(f"    {{&{symbol}_address, {{{', '.join(own)}}}}},")
+    lines += ["    {0}", "};", "const char *const records[] = {"]
     lines += [f'    "{record}",' for record in records]
     lines += ["};", f"const int32_t n_records = {len(records)};"]
     lines.append(f'const char sources[] = "{sources_digest(None)}";')

@@ -462,6 +462,8 @@ static PyObject *choose_level(PyObject *module, PyObject *wanted)
     for (int i = 0; i < level; i++)
         if (PyUnicode_CompareWithASCIIString(wanted, names[i]) == 0)
             level = i;
+    for (const Part *part = parts; level >= 0 && part->address != NULL; part++)
+        *part->address = part->codes[level];
     return PyUnicode_FromString(level < 0 ? "" : names[level]);
 }
 

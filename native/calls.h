@@ -29,6 +29,14 @@ typedef struct {
     Entry entries[N_LEVELS];
 } Overload;
 
+/* A part of several kernels, which they call by its address. */
+typedef void PartCode(void);
+typedef struct {
+    PartCode **address; /* NULL after the last one */
+    PartCode *codes[N_LEVELS];
+} Part;
+
+extern const Part parts[];
 /* Sorted by name. */
 extern const Overload overloads[];
 extern const int32_t n_overloads;

@@ -7,12 +7,15 @@ has one visible function, the entry, whose C signature is
     int32_t entry(const int64_t *words, int64_t *result, void **error)
 
 It rebuilds the arguments from words: a number is one word, an array its address, its
-shape and its strides, a tuple the words of its items.
+shape and its strides, a tuple the words of its items. A part of several kernels has a
+module of its own, whose visible function is the part. They call it through an address
+that the binary sets to the code of the processor's level.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -22,7 +25,19 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.llvm_bindings import create_pass_builder
 from numba.np.arrayobj import make_array, populate_array
 
-__all__ = ["LEVELS", "compile_kernel"]
+from hornbeam.kernels.compiler import BinaryPart
+from hornbeam.kernels.lowering import CalleeConvention
+
+__all__ = [
+    "ENTRY",
+    "FASTER",
+    "LEVELS",
+    "PARTS",
+    "CompiledKernel",
+    "compile_kernel",
+    "compile_part",
+    "is_part",
+]
 
 #: The names of the CPU levels of each architecture, and LLVM's names of them.
 LEVELS = {
@@ -30,9 +45,75 @@ LEVELS = {
     "aarch64": {"v8": "generic"},
 }
 
+#: Kernels and parts with code of their own for a level, where that was measured to take
+#: at least 5 % less time than the code of the level below. All others have the code of
+#: the lowest level. A module stands for all its kernels; docs/decisions/0027 says why.
+FASTER = {
+    "v3": frozenset(
+        {
+            "binned_trees.add_binned_trees",
+            "binning",
+            "exact.find_exact_splits",
+            "exact.partition_entries",
+            "gradients",
+            "histogram.build_histograms",
+            "multi_output.find_multi_output_splits",
+            "multi_output.mix_outputs",
+            "multi_output.weigh_children",
+            "partition.mark_leaves",
+            "partition.sum_leaves",
+            "ranking.lambda_gradients",
+            "residuals",
+            "sorted_columns.bin_entries",
+            "sparse.find_sparse_splits",
+            "sparse.sort_by_bin",
+            "split.search_node",
+            "survival.accelerated_failure",
+            "survival.proportional_hazards",
+            "symmetric_tree.add_node_gains",
+            "transform.focal_rows",
+            "transform.positive_columns",
+            "transform.replace_exp",
+            "transform.replace_log",
+            "transform.replace_log1p",
+            "transform.replace_sigmoid",
+            "tree._search_nodes",
+            "tree_shap.explain_rows",
+            "value_counts",
+        }
+    ),
+    "v4": frozenset(
+        {
+            "exact.find_exact_splits",
+            "gradients.softmax",
+            "multi_output.find_multi_output_splits",
+            "partition.partition_rows",
+            "split.search_node",
+            "symmetric_tree.add_node_gains",
+            "transform.replace_sigmoid",
+            "tree._search_nodes",
+        }
+    ),
+}
+#: Kernels that others call seldom. They have code of their own, which those share.
+PARTS = frozenset(
+    {
+        "histogram.build_histograms",
+        "partition.mark_leaves",
+        "partition.partition_rows",
+        "partition.sum_leaves",
+        "split.search_node",
+        "symmetric_tree.add_node_gains",
+        "tree._search_nodes",
+    }
+)
+_PACKAGE = "hornbeam.kernels."
+#: The symbol of the visible function of each object.
+ENTRY = "entry"
+
 _WORD = ir.IntType(64)
 _POINTER = ir.IntType(8).as_pointer()
-_ENTRY = ir.FunctionType(
+_ENTRY_TYPE = ir.FunctionType(
     ir.IntType(32),
     [_WORD.as_pointer(), _WORD.as_pointer(), _POINTER.as_pointer()],
 )
@@ -51,50 +132,136 @@ class _EntryLibrary(JITCodeLibrary):
         self._finalized = True
 
 
-@global_compiler_lock
-def compile_kernel(
-    kernel: Any, signature: tuple[Any, ...], symbol: str, levels: dict[str, str]
-) -> tuple[Any, dict[str, bytes]]:
-    """Return the type of the kernel's result, and an object file for each level.
+class CompiledKernel(NamedTuple):
+    """A kernel for one signature, or a part.
+
+    Attributes
+    ----------
+    symbol
+        Its name in the binary. The variable with the address of a part has the suffix
+        ``_address``.
+    objects
+        The object file of each level for which it has code of its own.
+    result
+        The Numba type of the result of a kernel; None for a part.
+    parts
+        Those that it calls itself.
+    """
+
+    symbol: str
+    objects: dict[str, bytes]
+    result: Any
+    parts: list[BinaryPart]
+
+
+def own_levels(name: str, levels: dict[str, str]) -> dict[str, str]:
+    """Return the levels for which a kernel or a part has code of its own.
 
     Parameters
     ----------
+    name
+        Of the kernel or the part, with its module.
+    levels
+        An item of `LEVELS`.
+    """
+    lowest = next(iter(levels))
+    name = name.removeprefix(_PACKAGE)
+    names = {name, name.partition(".")[0]}
+    return {
+        level: processor
+        for level, processor in levels.items()
+        if level == lowest or not names.isdisjoint(FASTER[level])
+    }
+
+
+def is_part(name: str) -> bool:
+    """Return whether the kernels that call a kernel share its code."""
+    return name.removeprefix(_PACKAGE) in PARTS
+
+
+def symbol_of(name: str, signature: tuple[Any, ...]) -> str:
+    """Return the name in the binary, which is the same in all processes."""
+    digest = hashlib.sha256(f"{name}{signature}".encode()).hexdigest()
+    return f"hornbeam_{digest[:16]}"
+
+
+@global_compiler_lock
+def compile_kernel(
+    name: str, kernel: Any, signature: tuple[Any, ...], levels: dict[str, str]
+) -> CompiledKernel:
+    """Return the code of a kernel.
+
+    Parameters
+    ----------
+    name
+        Of the kernel, with its module.
     kernel
         A `KernelDispatcher`.
     signature
         The Numba types of its arguments.
-    symbol
-        The name of the entry in each of the objects.
     levels
         An item of `LEVELS`.
     """
     callee = kernel._callee
     callee.compile(signature)
     compiled = callee.overloads[signature]
-    target = compiled.target_context
-    library = _EntryLibrary(target.codegen(), symbol)
-    module = library.create_ir_module(symbol)
-    _write_entry(module, symbol, target, compiled)
+    library = _EntryLibrary(compiled.target_context.codegen(), ENTRY)
+    module = library.create_ir_module(ENTRY)
+    part = BinaryPart(name, compiled) if kernel.is_part else None
+    _write_entry(module, compiled, part)
     library.add_ir_module(module)
-    library.add_linking_library(compiled.library)
+    if part is None:
+        library.add_linking_library(compiled.library)
     library.finalize()
-    bitcode = library._final_module.as_bitcode()
-    objects = {
-        level: _translate(bitcode, symbol, processor)
-        for level, processor in levels.items()
+    parts = _parts_of(compiled.library) if part is None else [part]
+    objects = _objects(library._final_module, parts, own_levels(name, levels))
+    symbol = f"{symbol_of(name, signature)}_entry"
+    return CompiledKernel(symbol, objects, compiled.signature.return_type, parts)
+
+
+@global_compiler_lock
+def compile_part(part: BinaryPart, levels: dict[str, str]) -> CompiledKernel:
+    """Return the code of a part."""
+    module = part.library._get_module_for_linking()
+    module.get_function(part.function).name = ENTRY
+    parts = _parts_of(part.library)
+    objects = _objects(module, parts, own_levels(part.name, levels))
+    return CompiledKernel(symbol_of(part.name, part.types), objects, None, parts)
+
+
+def _parts_of(library: Any) -> list[BinaryPart]:
+    return [called for called in library._called() if isinstance(called, BinaryPart)]
+
+
+def _objects(
+    module: Any, parts: list[BinaryPart], levels: dict[str, str]
+) -> dict[str, bytes]:
+    for part in parts:
+        symbol = symbol_of(part.name, part.types)
+        module.get_global_variable(part.address).name = f"{symbol}_address"
+    bitcode = module.as_bitcode()
+    return {
+        level: _translate(bitcode, processor) for level, processor in levels.items()
     }
-    return compiled.signature.return_type, objects
 
 
-def _write_entry(module: ir.Module, symbol: str, target: Any, compiled: Any) -> None:
-    """Write the function that rebuilds the arguments, and calls the kernel."""
-    function = ir.Function(module, _ENTRY, symbol)
+def _write_entry(module: ir.Module, compiled: Any, part: BinaryPart | None) -> None:
+    """Write the function that rebuilds the arguments, and calls the kernel.
+
+    `part` is the kernel where it is a part of the binary.
+    """
+    function = ir.Function(module, _ENTRY_TYPE, ENTRY)
     builder = ir.IRBuilder(function.append_basic_block())
     words, result, error = function.args
+    target, description = compiled.target_context, compiled.fndesc
     reader = _Reader(target, builder, words)
-    description = compiled.fndesc
-    callee = target.declare_function(module, description)
-    status, value = target.call_conv.call_function(
+    # As kernels call it: LLVM inlines it, and reads only the arguments that it uses.
+    convention = CalleeConvention(target)
+    callee = convention.declare(module, description)
+    if part is not None:
+        address = cgutils.add_global_variable(module, callee.type, part.address)
+        callee = builder.load(address)
+    status, value = convention.call_function(
         builder,
         callee,
         description.restype,
@@ -187,12 +354,12 @@ def _store_result(
         builder.store(word, builder.gep(result, [_WORD(place)]))
 
 
-def _translate(bitcode: bytes, entry: str, processor: str) -> bytes:
+def _translate(bitcode: bytes, processor: str) -> bytes:
     """Return the object file of a module."""
     module = llvm.parse_bitcode(bitcode, llvm.create_context())
     for function in module.functions:
         if not function.is_declaration:
-            if function.name == entry:
+            if function.name == ENTRY:
                 function.linkage = llvm.Linkage.external
                 # The linker finds it, and the finished binary does not name it.
                 function.visibility = llvm.Visibility.hidden

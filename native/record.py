@@ -66,7 +66,7 @@ def _merge(folder: Path) -> None:
     kernels = {name: [*own.values()] for name, own in every.items()}
     for name in every:
         if isinstance(KERNELS.get(name), PhaseDispatcher):
-            del kernels[name]  # in the binary it is a part of kernels
+            del kernels[name]  # the builder finds it where a kernel calls it
     write(SIGNATURES, kernels)
 
 

@@ -53,7 +53,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
             continue
         known[name] = count
         if isinstance(kernel, PhaseDispatcher) or item.get_closest_marker("jit"):
-            continue  # phases are parts of kernels in the binary
+            continue  # the builder finds phases where kernels call them
         own = {json.dumps(layouts) for layouts in layouts_of(name, kernel)}
         missing += [(name, one) for one in own - recorded().get(name, set())]
     assert not missing, f"native/signatures.json lacks, run make signatures: {missing}"

@@ -50,6 +50,7 @@ from hornbeam.kernels.sources import FOLDER, sources_digest
 
 __all__ = [
     "KERNELS",
+    "BinaryPart",
     "KernelDispatcher",
     "NumbaError",
     "PhaseDispatcher",
@@ -98,6 +99,8 @@ class _KernelLibrary(JITCodeLibrary):
     def _link_into(self, module: Any) -> None:
         """Link what the kernel calls, directly or not, into a module, each once."""
         for library in self._called():
+            if isinstance(library, BinaryPart):
+                continue
             if isinstance(library, _LoadedPhase):
                 self._reload_init.add(library.load)
                 continue
@@ -165,6 +168,25 @@ class _LoadedPhase:
 
     def __init__(self, load: _LoadPhase) -> None:
         self.load = load
+
+    def _ensure_finalized(self) -> None:
+        pass
+
+
+class BinaryPart:
+    """What a kernel of a binary is linked with that calls a part of it: nothing.
+
+    The part has machine code of its own, and the binary sets its address.
+    """
+
+    def __init__(self, name: str, compiled: Any) -> None:
+        #: Module and qualified name, and the types of its arguments.
+        self.name, self.types = name, tuple(compiled.signature.args)
+        #: The names of its function and of the variable with its address.
+        self.function = compiled.fndesc.mangled_name
+        self.address = f"{self.function}.address"
+        #: Its LLVM IR.
+        self.library = compiled.library
 
     def _ensure_finalized(self) -> None:
         pass
@@ -284,6 +306,17 @@ class _Callee(CPUDispatcher):
 class _CachedDispatcher(CPUDispatcher):
     """Compiles with the intrinsics, and keeps machine code on disk."""
 
+    #: The function as kernels see it that contain its code.
+    _callee: _Callee
+    #: While a binary is built, whether it has machine code of its own there, which the
+    #: kernels that call it share; else None.
+    is_part: bool | None = None
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        #: By which kernels find it that do not contain its code, by signature.
+        self._keys: dict[tuple[Any, ...], object] = {}
+
     @property
     def cache_file(self) -> Path | None:
         """The index of the machine code on disk; None where no folder can hold it."""
@@ -294,6 +327,23 @@ class _CachedDispatcher(CPUDispatcher):
         """Compile the kernel for a signature; see Numba's method."""
         import_module("hornbeam.kernels.intrinsics")
         return super().compile(sig)
+
+    def _add_call(self, compiled: Any, library: Any) -> None:
+        """Keep how kernels call it apart, and what they are linked with then."""
+        types_of_call = tuple(compiled.signature.args)
+        key = self._keys[types_of_call] = object()
+        call = _call_of(compiled.fndesc, library, True)
+        self.targetctx._defns[key].append(call, types_of_call)
+
+    def get_overload(self, sig: Any) -> Any:
+        """Return the key by which a kernel calls this one; see Numba's method."""
+        if not self.is_part:
+            return self._callee.get_overload(sig)
+        if sig not in self._keys:
+            name = f"{self.__module__}.{self.__name__}"
+            compiled = self._callee.overloads[sig]
+            self._add_call(compiled, BinaryPart(name, compiled))
+        return self._keys[sig]
 
 
 class KernelDispatcher(_CachedDispatcher):
@@ -323,10 +373,6 @@ class KernelDispatcher(_CachedDispatcher):
         """Return what a kernel needs that calls this one; see Numba's method."""
         return self._callee.get_call_template(tuple(map(types.unliteral, args)), kws)
 
-    def get_overload(self, sig: Any) -> Any:
-        """Return the key by which a kernel calls this one."""
-        return self._callee.get_overload(sig)
-
 
 class PhaseDispatcher(_CachedDispatcher):
     """Compiles a phase for the types of its arguments, when a kernel is that calls it.
@@ -339,9 +385,6 @@ class PhaseDispatcher(_CachedDispatcher):
         Numba's options.
     """
 
-    #: False in a wheel, where each kernel contains the phases that it calls.
-    is_apart = True
-
     def __init__(
         self, py_func: Any, locals: Any = None, targetoptions: Any = None, **_: Any
     ) -> None:
@@ -353,29 +396,25 @@ class PhaseDispatcher(_CachedDispatcher):
         }
         super().__init__(py_func, locals or {}, options, _PhaseCompiler)
         self._callee = _Callee(py_func, locals or {}, options, _CalleeCompiler)
-        self._keys: dict[tuple[Any, ...], object] = {}
 
     def add_overload(self, cres: Any) -> None:
         """Keep what is compiled, or loaded, where kernels find it."""
         signature = tuple(cres.signature.args)
         self.overloads[signature] = cres
-        key = self._keys[signature] = object()
         load = _LoadPhase(self.__module__, self.__name__, signature)
-        self.targetctx._defns[key].append(
-            _call_of(cres.fndesc, _LoadedPhase(load), True), cres.signature.args
-        )
+        self._add_call(cres, _LoadedPhase(load))
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Return what a kernel needs that calls this phase; see Numba's method."""
-        if self.is_apart:
+        if self.is_part is None:
             return super().get_call_template(args, kws)
         return self._callee.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
         """Return the key by which a kernel calls this phase."""
-        if self.is_apart:
+        if self.is_part is None:
             return self._keys[sig]
-        return self._callee.get_overload(sig)
+        return super().get_overload(sig)
 
 
 class _VolatileLoad(LoadInstr):
@@ -399,12 +438,13 @@ def _call_of(description: Any, library: Any, raises: bool) -> Any:
                 variable = cgutils.add_global_variable(
                     builder.module, function.type, name
                 )
-                variable.initializer, variable.linkage = function, "private"
+                if not isinstance(library, BinaryPart):
+                    variable.initializer, variable.linkage = function, "private"
             load = _VolatileLoad(builder.block, variable)
             builder._insert(load)
             return load
 
-        is_apart = isinstance(library, _LoadedPhase)
+        is_apart = isinstance(library, _LoadedPhase | BinaryPart)
         result = call_callee(
             context, builder, description, args, raises, address if is_apart else None
         )

@@ -20,7 +20,7 @@ from numba.core.callconv import CPUCallConv
 from numba.core.lowering import Lower
 from numba.np.arrayobj import load_item, store_item
 
-__all__ = ["CalleeLower", "KernelLower", "call_callee"]
+__all__ = ["CalleeConvention", "CalleeLower", "KernelLower", "call_callee"]
 
 
 class KernelLower(Lower):
@@ -249,7 +249,7 @@ class _WholeArguments:
         """Leave the arguments without names."""
 
 
-class _CalleeConvention(CPUCallConv):
+class CalleeConvention(CPUCallConv):
     """How kernels call each other: Numba's way, but for whole arguments.
 
     Numba passes each word of an array and of a tuple of arrays, so that half of all
@@ -276,9 +276,9 @@ class CalleeLower(KernelLower):
     """Writes the instructions of a kernel that kernels call."""
 
     @property
-    def call_conv(self) -> _CalleeConvention:
+    def call_conv(self) -> CalleeConvention:
         """How it is called; see Numba's attribute."""
-        return _CalleeConvention(self.context)
+        return CalleeConvention(self.context)
 
     def setup_function(self, fndesc: Any) -> None:
         """Begin the function; see Numba's method."""
@@ -309,7 +309,7 @@ def call_callee(
 
     `place` returns its address, if it is not in the same module.
     """
-    convention = _CalleeConvention(context)
+    convention = CalleeConvention(context)
     function = convention.declare(builder.module, description)
     if place is not None:
         function = place(function)

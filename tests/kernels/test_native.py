@@ -1,5 +1,5 @@
 """The native binary: what it serves, what it leaves to Numba, and binaries that do not
-fit. It is built here with two kernels; `make test-wheel` tests the whole of it."""
+fit. It is built here with four kernels; `make test-wheel` tests the whole of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 from kernel_calls import needs_compiler, run_with
@@ -25,10 +27,16 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def binary(tmp_path_factory):
-    """Return the path of a binary with two kernels."""
+    """Return the path of a binary with four kernels."""
     folder = tmp_path_factory.mktemp("native")
-    names = ["hornbeam.kernels.sync.threads_for", "hornbeam.kernels.leaves.weigh_nodes"]
-    command = [sys.executable, "-m", "native.build", folder, *names]
+    names = [
+        "sync.threads_for",
+        "leaves.weigh_nodes",
+        "partition.partition_rows",
+        "transform.replace_sigmoid",
+    ]
+    kernels = [f"hornbeam.kernels.{name}" for name in names]
+    command = [sys.executable, "-m", "native.build", folder, *kernels]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return folder / BINARY
 
@@ -87,6 +95,55 @@ importlib.util.find_spec = find_spec
 def test_a_native_kernel_needs_no_numba(package, level):
     wanted = {"HORNBEAM_CPU_LEVEL": level} if level else {}
     assert says(package, WITHOUT_NUMBA + WEIGH, **wanted) == [True, 0.25, False]
+
+
+#: A kernel with code of its own for each level, and one that is a part of the binary:
+#: it moves the rows of a node whose bin is 0 or 1 to the left.
+LEVELS = f"""{HEAD}
+from hornbeam.kernels.layout import NODE_DTYPE
+from hornbeam.kernels.partition import partition_rows
+from hornbeam.kernels.team import lease
+from hornbeam.kernels.transform import sigmoid_rows
+
+margins = np.linspace(-4, 4, 100)[None]
+tasks, counts = np.array([[0, 0, 8, 0, 1]]), np.zeros(1, np.int64)
+nodes, lefts = np.zeros(1, NODE_DTYPE), np.zeros((1, 1), np.uint64)
+nodes["end"], nodes["count"] = 8, 2
+bins = np.array([[0, 3, 1, 2, 0, 5, 1, 4]], np.uint8)
+rows = np.array([np.arange(8), np.arange(8)], np.uint32)
+with lease(1) as team:
+    team.run(sigmoid_rows, 1, margins)
+    team.run(partition_rows, 1, tasks, nodes, lefts, bins, rows, counts)
+print(json.dumps([NATIVE.level, margins.tobytes().hex(), rows[1].tolist()]))
+"""
+
+
+def test_levels_give_the_same_bits(package):
+    levels = "v2", "v3", "v4"
+    found = [
+        says(package, WITHOUT_NUMBA + LEVELS, HORNBEAM_CPU_LEVEL=level)
+        for level in levels
+    ]
+    assert all(used <= level for (used, *_), level in zip(found, levels, strict=True))
+    assert [rows for *_, rows in found] == [[0, 2, 4, 6, 7, 5, 3, 1]] * 3
+    assert len({bits for _, bits, _ in found}) == 1
+
+
+def test_the_lists_of_levels_name_kernels():
+    """A name that no kernel has would make one slower, and nobody would see it."""
+    from hornbeam.kernels.compiler import KERNELS
+    from native.kernel_objects import FASTER, PARTS
+
+    for module in walk_packages(hornbeam.__path__, "hornbeam."):
+        if module.name.startswith("hornbeam.kernels."):
+            import_module(module.name)
+    names = {name.removeprefix("hornbeam.kernels.") for name in KERNELS}
+    modules = {name.partition(".")[0] for name in names}
+    assert names.isdisjoint(modules)
+    assert names >= PARTS
+    for listed in FASTER.values():
+        assert names | modules >= listed
+    assert modules >= FASTER["v3"] - names
 
 
 @pytest.mark.slow
