@@ -84,20 +84,22 @@ class DenseRows(MemoryRows):
 
     def root(self, *, counts_rows: bool) -> TreeRoot:
         builder, column = self._builder, self._state.columns[0]
-        rows = TreeRows(
-            self._by_feature,
-            self._columns,
-            QuantisedGradients(column.packed, column.wide),
-            self._partition.rows,
-        )
+        gradients, columns, outputs = None, None, 1
+        if self.multi_output_columns > 0:
+            columns, outputs = self._state.quantised_columns(), self.n_outputs
+        else:
+            gradients = QuantisedGradients(column.packed, column.wide)
         return TreeRoot(
-            rows,
-            (column.leaf_gradients(), self._state.leaf_of),
+            TreeRows(self._by_feature, self._columns, self._partition.rows),
+            gradients,
+            columns,
+            (self._state.leaf_gradients(), self._state.leaf_of),
             self._partition,
             builder.blocks,
             builder.slabs,
             builder.buffers,
             builder.unit_hessians(self.n_rows) if counts_rows else _NO_UNITS,
+            outputs,
         )
 
     def apply_splits(
