@@ -33,6 +33,7 @@ from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree_tables import GradientColumns, LeafGradients
 
 __all__ = [
+    "NO_ROWS",
     "GradientColumn",
     "RowScratch",
     "RowState",
@@ -42,6 +43,8 @@ __all__ = [
 #: Gradients and hessians: two arrays (columns, rows), or lists of (rows,) arrays.
 Pair = tuple[Any, Any]
 
+#: A list of no rows.
+NO_ROWS = np.empty(0, np.uint32)
 _NO_PACKED, _NO_WIDE = np.empty(0, np.int64), np.empty((2, 0), np.int64)
 _NO_SINGLES, _NO_DOUBLES = np.empty((0, 0), np.float32), np.empty((0, 0))
 
@@ -138,8 +141,13 @@ class GradientColumn:
         self._team, self._scratch = team, scratch
         self._place, self._places = place, places
 
-    def quantise(self, scales: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Quantise to packed pairs; return the sums of |g| and h in units, (2,)."""
+    def quantise(
+        self, scales: NDArray[np.float64], numbers: NDArray[np.uint32] = NO_ROWS
+    ) -> NDArray[np.int64]:
+        """Quantise to packed pairs; return the sums of |g| and h in units, (2,).
+
+        In the same pass 0, 1, 2, ... are written to the `numbers`, if there are any.
+        """
         magnitudes = np.empty((-(-self._n_rows // TASK_ROWS), 2), np.int64)
         self.packed = self._scratch.packed(self._places, self._n_rows)[self._place]
         self.wide = _NO_WIDE
@@ -151,6 +159,7 @@ class GradientColumn:
             *(1.0 / scales).tolist(),
             self.packed,
             magnitudes,
+            numbers,
         )
         return np.add.reduce(magnitudes)
 
