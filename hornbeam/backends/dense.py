@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.interface import LeafFeatures, LeafSlopes
 from hornbeam.backends.memory_rows import MemoryRows
 from hornbeam.backends.row_partition import RowPartition
+from hornbeam.backends.row_state import NO_ROWS
 from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout, RowColumns
 from hornbeam.kernels.histogram import (
@@ -56,11 +57,14 @@ class DenseRows(MemoryRows):
 
     def _begin(
         self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
-    ) -> None:
+    ) -> NDArray[np.uint32]:
         if self._builder.choose(features):
             #: Of the tree.
             self._columns = self._builder.columns(self._by_row, self._by_feature)
+        if taken is None:
+            return self._partition.begin_with_all()
         self._partition.begin_tree(taken)
+        return NO_ROWS
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
         self._partition.move(self._by_feature)
@@ -84,20 +88,22 @@ class DenseRows(MemoryRows):
 
     def root(self, *, counts_rows: bool) -> TreeRoot:
         builder, column = self._builder, self._state.columns[0]
-        rows = TreeRows(
-            self._by_feature,
-            self._columns,
-            QuantisedGradients(column.packed, column.wide),
-            self._partition.rows,
-        )
+        gradients, columns, outputs = None, None, 1
+        if self.multi_output_columns > 0:
+            columns, outputs = self._state.quantised_columns(), self.n_outputs
+        else:
+            gradients = QuantisedGradients(column.packed, column.wide)
         return TreeRoot(
-            rows,
-            (column.leaf_gradients(), self._state.leaf_of),
+            TreeRows(self._by_feature, self._columns, self._partition.rows),
+            gradients,
+            columns,
+            (self._state.leaf_gradients(), self._state.leaf_of),
             self._partition,
             builder.blocks,
             builder.slabs,
             builder.buffers,
             builder.unit_hessians(self.n_rows) if counts_rows else _NO_UNITS,
+            outputs,
         )
 
     def apply_splits(

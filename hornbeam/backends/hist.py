@@ -38,10 +38,13 @@ from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 from hornbeam.kernels.team import Team, give_back_team
 from hornbeam.kernels.tree import CELLS_PER_BIN
+from hornbeam.kernels.tree_tables import OutputColumns
 
 __all__ = ["HistogramBackend"]
 
 _NO_SLOTS = np.empty(0, np.int64)
+#: The scales of sums of hessians that are shares, however small a side may be.
+_ANY_SHARE = np.array([1.0, np.inf])
 
 
 class HistogramBackend(Backend):
@@ -260,8 +263,6 @@ class HistogramBackend(Backend):
         learning_rate: float | None,
         constraints: Constraints | None = None,
     ) -> GrownTree | None:
-        if self.multi_output_columns > 0:
-            return None
         root = self._rows.root(counts_rows=self._counts_rows)
         if root is None:
             return None
@@ -269,6 +270,14 @@ class HistogramBackend(Backend):
         if constraints is not None or self._params.counts_rows:
             own = constraints or Constraints()
             of_nodes = own.limits(self._params, self.n_features, self._row_unit)
+        columns, scales = None, self._scales[0]
+        if root.columns is not None:
+            assert isinstance(self._split_scratch, MultiOutputBuffers)
+            buffers = self._split_scratch
+            columns = OutputColumns(
+                root.columns, self._histograms, self._scales, buffers
+            )
+            scales = _ANY_SHARE
         search = TreeSearch(
             self._histograms[0],
             self._free,
@@ -276,8 +285,9 @@ class HistogramBackend(Backend):
             self._features,
             self._chosen,
             self._totals,
-            self._scales[0],
-            self._leaf_scales[0, 0],
+            scales,
+            self._leaf_scales[: root.leaves[0].n_columns, 0],
+            columns,
             self._rules,
             of_nodes,
             constraints,

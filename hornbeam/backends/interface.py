@@ -265,6 +265,9 @@ class GrownTree(NamedTuple):
         Those that follow from the weights of the nodes; None: these are not known.
     is_beyond
         Whether a leaf value is beyond float32.
+    sides
+        (nodes, columns, 2) float64: under constraints the weights of the children of
+        splits, where these have to be weighed; valid as long.
     """
 
     left: NDArray[np.int32]
@@ -273,6 +276,7 @@ class GrownTree(NamedTuple):
     sets: NDArray[np.uint64]
     columns: NodeColumns | None = None
     is_beyond: bool = False
+    sides: NDArray[np.float64] | None = None
 
 
 class LeafFeatures(NamedTuple):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.row_numbers import RowNumbers
-from hornbeam.backends.row_state import RowState
+from hornbeam.backends.row_state import NO_ROWS, GradientColumn, RowState
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import (
     DenseBins,
@@ -128,15 +128,21 @@ class MemoryRows(Rows):
         self._tree_output = output
         state = self._state
         state.set_tree(self._output(output), sample, leaf_scales)
-        self._begin(features, state.draw_sample())
-        found = [own.quantise(scales[k]) for k, own in enumerate(state.columns)]
+        # One pass over the rows lists them, too.
+        numbers = [self._begin(features, state.draw_sample())]
+        numbers += [NO_ROWS] * (len(state.columns) - 1)
+        found = list(map(GradientColumn.quantise, state.columns, scales, numbers))
         return found[0][None] if len(found) == 1 else np.stack(found)
 
     @abstractmethod
     def _begin(
         self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
-    ) -> None:
-        """Put all rows, or those taken, into the root of a tree of these features."""
+    ) -> NDArray[np.uint32]:
+        """Put all rows, or those taken, into the root of a tree of these features.
+
+        Returns where the caller has to write the numbers of all rows, in order; no
+        rows: nowhere.
+        """
 
     def widen(self, columns: Sequence[int] = (0,)) -> None:
         for column in columns:

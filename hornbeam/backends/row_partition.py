@@ -81,14 +81,23 @@ class RowPartition:
 
         Other rows follow at the end of the list, outside of all nodes.
         """
-        size = self.every_row.size
         if taken is None:
-            self.rows[0] = self.every_row
+            self.begin_with_all()[:] = self.every_row
         else:
             chosen = np.flatnonzero(taken)
             self.rows[0, : chosen.size] = chosen
             self.rows[0, chosen.size :] = np.flatnonzero(taken == 0)
-            size = chosen.size
+            self._begin(chosen.size)
+
+    def begin_with_all(self) -> NDArray[np.uint32]:
+        """Put all rows into the root; return the list, for the caller to write.
+
+        They are 0, 1, 2, ...
+        """
+        self._begin(self.every_row.size)
+        return self.rows[0]
+
+    def _begin(self, size: int) -> None:
         root = self.table[0]
         root["side"], root["begin"], root["end"], root["left"] = 0, 0, size, -1
         self._n_taken = size

@@ -30,9 +30,10 @@ from hornbeam.kernels.partition import sum_leaves
 from hornbeam.kernels.plan import CELLS_PER_ROW
 from hornbeam.kernels.sampling import GradientSampling, weigh_rows
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.tree_tables import LeafGradients
+from hornbeam.kernels.tree_tables import GradientColumns, LeafGradients
 
 __all__ = [
+    "NO_ROWS",
     "GradientColumn",
     "RowScratch",
     "RowState",
@@ -42,8 +43,10 @@ __all__ = [
 #: Gradients and hessians: two arrays (columns, rows), or lists of (rows,) arrays.
 Pair = tuple[Any, Any]
 
+#: A list of no rows.
+NO_ROWS = np.empty(0, np.uint32)
 _NO_PACKED, _NO_WIDE = np.empty(0, np.int64), np.empty((2, 0), np.int64)
-_NO_SINGLES, _NO_DOUBLES = np.empty(0, np.float32), np.empty(0)
+_NO_SINGLES, _NO_DOUBLES = np.empty((0, 0), np.float32), np.empty((0, 0))
 
 
 def gradient_type(weights: NDArray[np.float64] | None) -> np.dtype[Any]:
@@ -61,26 +64,31 @@ class RowScratch:
     """
 
     def __init__(self, rows: int) -> None:
+        self._most_rows = rows
         self._packed = np.empty(rows, np.int64)
         self._wide = np.empty(0, np.int64)
         self._scaled = np.empty(0)
         self._leaf_of = np.empty(rows, np.uint32)
 
-    def packed(self, rows: int) -> NDArray[np.int64]:
-        """Return (rows,) int64 for packed pairs."""
-        return self._packed[:rows]
+    def packed(self, columns: int, rows: int) -> NDArray[np.int64]:
+        """Return (columns, rows) int64 for packed pairs."""
+        size = columns * rows
+        if self._packed.size < size:
+            self._packed = np.empty(columns * self._most_rows, np.int64)
+        return self._packed[:size].reshape(columns, rows)
 
-    def wide(self, rows: int) -> NDArray[np.int64]:
-        """Return (2, rows) int64 for wide pairs, allocated on first use."""
-        if self._wide.size < 2 * rows:
-            self._wide = np.empty(2 * self._packed.size, np.int64)
-        return self._wide[: 2 * rows].reshape(2, rows)
+    def wide(self, columns: int, rows: int) -> NDArray[np.int64]:
+        """Return (columns, 2, rows) int64 for wide pairs, allocated on first use."""
+        size = 2 * columns * rows
+        if self._wide.size < size:
+            self._wide = np.empty(2 * columns * self._most_rows, np.int64)
+        return self._wide[:size].reshape(columns, 2, rows)
 
     def scaled(self, columns: int, rows: int) -> NDArray[np.float64]:
         """Return (2, columns, rows) float64 for the gradients of a sample."""
         size = 2 * columns * rows
         if self._scaled.size < size:
-            self._scaled = np.empty(2 * columns * self._packed.size)
+            self._scaled = np.empty(2 * columns * self._most_rows)
         return self._scaled[:size].reshape(2, columns, rows)
 
     def leaf_of(self, rows: int) -> NDArray[np.uint32]:
@@ -101,10 +109,14 @@ class GradientColumn:
     team
         The threads that work.
     scratch
-        For the quantised values; columns may share it if they are used in turn.
+        For the quantised values of `places` columns.
+    place, places
+        Of the column; columns may share a place if they are used in turn.
 
     Attributes
     ----------
+    pair
+        The gradients and hessians.
     packed, wide
         The quantised values: (rows,) packed pairs and (2, 0), or (0,) and (2, rows)
         wide ones.
@@ -120,40 +132,44 @@ class GradientColumn:
         wide_scales: NDArray[np.float64],
         team: Team,
         scratch: RowScratch,
+        place: int = 0,
+        places: int = 1,
     ) -> None:
-        self._pair = gradients, hessians
+        self.pair = gradients, hessians
         self._n_rows = gradients.size
         self._per_unit = 1.0 / wide_scales
         self._team, self._scratch = team, scratch
+        self._place, self._places = place, places
 
-    def quantise(self, scales: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Quantise to packed pairs; return the sums of |g| and h in units, (2,)."""
+    def quantise(
+        self, scales: NDArray[np.float64], numbers: NDArray[np.uint32] = NO_ROWS
+    ) -> NDArray[np.int64]:
+        """Quantise to packed pairs; return the sums of |g| and h in units, (2,).
+
+        In the same pass 0, 1, 2, ... are written to the `numbers`, if there are any.
+        """
         magnitudes = np.empty((-(-self._n_rows // TASK_ROWS), 2), np.int64)
-        self.packed, self.wide = self._scratch.packed(self._n_rows), _NO_WIDE
+        self.packed = self._scratch.packed(self._places, self._n_rows)[self._place]
+        self.wide = _NO_WIDE
         run_rows(
             self._team,
             quantise,
             self._n_rows,
-            *self._pair,
+            *self.pair,
             *(1.0 / scales).tolist(),
             self.packed,
             magnitudes,
+            numbers,
         )
         return np.add.reduce(magnitudes)
 
     def widen(self) -> None:
         """Quantise to wide pairs."""
-        self.packed, self.wide = _NO_PACKED, self._scratch.wide(self._n_rows)
+        self.packed = _NO_PACKED
+        self.wide = self._scratch.wide(self._places, self._n_rows)[self._place]
         run_rows(
-            self._team, widen, self._n_rows, *self._pair, *self._per_unit, self.wide
+            self._team, widen, self._n_rows, *self.pair, *self._per_unit, self.wide
         )
-
-    def leaf_gradients(self) -> LeafGradients:
-        """Return the gradients and hessians that leaves are summed of."""
-        g, h = self._pair
-        if g.dtype == np.float32:
-            return LeafGradients(g, h, _NO_DOUBLES, _NO_DOUBLES)
-        return LeafGradients(_NO_SINGLES, _NO_SINGLES, g, h)
 
     def sum_leaves(
         self, leaf_of: NDArray[np.uint32], n_leaves: int
@@ -164,14 +180,14 @@ class GradientColumn:
         """
         threads = self._team.threads_for(CELLS_PER_ROW * self._n_rows)
         sums = np.zeros((threads, n_leaves + 1, 2), np.int64)
-        self._team.run(sum_leaves, threads, leaf_of, *self._pair, *self._per_unit, sums)
+        self._team.run(sum_leaves, threads, leaf_of, *self.pair, *self._per_unit, sums)
         return np.add.reduce(sums)[:-1]
 
     def regress_leaves(
         self, leaf_of: NDArray[np.uint32], features: LeafFeatures, linear_lambda: float
     ) -> LeafSlopes:
         """Return the slopes of each leaf; see `regress_leaves`."""
-        g, h = self._pair
+        g, h = self.pair
         units = self._per_unit
         return regress_leaves(self._team, leaf_of, g, h, units, features, linear_lambda)
 
@@ -194,8 +210,8 @@ class RowState:
         (outputs, rows), float64 with weights and else float32, to be written; None:
         new arrays.
     scratch
-        One that is shared by all columns, and by other states that are used in turn;
-        None: a new one for each column.
+        One in which all columns have one place, and that other states use in turn;
+        None: a new one, in which each column has a place.
     single
         Whether sums of margins of float64, too, are rounded to float32.
 
@@ -244,8 +260,8 @@ class RowState:
         #: At least 0 for the gradients of an objective.
         self._least_hessians = np.zeros(self.n_outputs)
         self._shares_scratch = scratch is not None
-        self._scratch = [RowScratch(self.n_rows) if scratch is None else scratch]
-        self.leaf_of = self._scratch[0].leaf_of(self.n_rows)
+        self._scratch = RowScratch(self.n_rows) if scratch is None else scratch
+        self.leaf_of = self._scratch.leaf_of(self.n_rows)
         #: The outputs' gradients, followed by the columns of `set_split_gradients`.
         self._leaf_pair: Pair = self.gradients, self.hessians
         #: The largest |g| and |h| of each output; None: not known yet.
@@ -253,13 +269,6 @@ class RowState:
         self._projection: NDArray[np.float64] | None = None
         #: The projected gradients, if they are those of all rows without sampling.
         self._sketch: Pair | None = None
-
-    def _scratch_of(self, column: int) -> RowScratch:
-        if self._shares_scratch:
-            return self._scratch[0]
-        while column >= len(self._scratch):
-            self._scratch.append(RowScratch(self.n_rows))
-        return self._scratch[column]
 
     # The gradients of a round
 
@@ -410,28 +419,52 @@ class RowState:
         if is_scaled:
             assert sample is not None
             pair = self._draw_by_size(pair, sample)
-        self.columns = self.leaf_columns = self._columns_of(pair, wide_scales)
-        if output is not None:
+        self._tree_pair = pair
+        n_leaf = len(pair[0])
+        first = self.n_outputs if n_leaf > self.n_outputs else 0
+        self.leaf_columns = self._columns_of(pair, wide_scales, first)
+        self.columns = self.leaf_columns[first:] if first > 0 else self.leaf_columns
+        if output is not None or first > 0:
             return
-        n_leaf = len(self.leaf_columns)
-        if n_leaf > self.n_outputs:
-            self.columns = self.leaf_columns[self.n_outputs :]
-        elif self._projection is not None:
+        if self._projection is not None:
             sketch = None if is_scaled else self._sketch
             if sketch is None:
                 sketch = self._project(pair)
             self.columns = self._columns_of(sketch, wide_scales[n_leaf:])
 
     def _columns_of(
-        self, pair: Pair, wide_scales: NDArray[np.float64]
+        self, pair: Pair, wide_scales: NDArray[np.float64], first: int = 0
     ) -> list[GradientColumn]:
+        """Return these columns; those from the `first` on may be quantised."""
         gradients, hessians = pair
+        places = 1 if self._shares_scratch else len(gradients) - first
         return [
             GradientColumn(
-                own, hessians[k], wide_scales[k], self._team, self._scratch_of(k)
+                own,
+                hessians[k],
+                wide_scales[k],
+                self._team,
+                self._scratch,
+                max(k - first, 0) % places,
+                places,
             )
             for k, own in enumerate(gradients)
         ]
+
+    def leaf_gradients(self) -> LeafGradients:
+        """Return the gradients that leaves are summed of."""
+        g, h = self._tree_pair
+        if g.dtype == np.float32:
+            return LeafGradients(g, h, _NO_DOUBLES, _NO_DOUBLES)
+        return LeafGradients(_NO_SINGLES, _NO_SINGLES, g, h)
+
+    def quantised_columns(self) -> GradientColumns:
+        """Return the quantised gradients that splits are searched by."""
+        count, columns = len(self.columns), self.columns
+        is_wide = np.array([own.packed.size == 0 for own in columns], np.uint8)
+        rows = self.n_rows if is_wide.any() else 0
+        packed = self._scratch.packed(count, self.n_rows)
+        return GradientColumns(packed, self._scratch.wide(count, rows), is_wide)
 
     def draw_sample(self) -> NDArray[np.uint8] | None:
         """Return which rows are in the sample of the tree; None: all rows are."""
@@ -446,7 +479,7 @@ class RowState:
 
     def _draw_by_size(self, pair: Pair, sample: RowSample) -> Pair:
         """Draw rows by their gradients; return these divided by the probabilities."""
-        scaled = self._scratch[0].scaled(len(pair[0]), self.n_rows)
+        scaled = self._scratch.scaled(len(pair[0]), self.n_rows)
         probability = GradientSampling(
             float(sample.hessian_weight), float(sample.threshold), float(sample.rest)
         )

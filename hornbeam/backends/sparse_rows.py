@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.memory_rows import MemoryRows
 from hornbeam.backends.row_loop import run_rows
+from hornbeam.backends.row_state import NO_ROWS
 from hornbeam.binning.layout import HistogramLayout, SparseBins
 from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.sparse import (
@@ -50,11 +51,12 @@ class SparseRows(MemoryRows):
 
     def _begin(
         self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
-    ) -> None:
+    ) -> NDArray[np.uint32]:
         self._chosen = features
         self._taken = _EVERY_ROW if taken is None else taken
         self._node_of[:] = 0
         self._n_nodes = 1
+        return NO_ROWS
 
     def sizes(self, nodes: NDArray[np.intp]) -> None:
         return None

@@ -56,7 +56,8 @@ class SymmetricGrower:
         levels = limits.max_depth
         if levels > _MOST_LEVELS or len(search.histograms) < 1 << (levels - 1):
             return None
-        rows, chosen = root.rows, search.chosen
+        rows, gradients, chosen = root.rows, root.gradients, search.chosen
+        assert gradients is not None
         threads = self._team.threads_for(rows.rows.shape[1] * rows.columns.chosen.size)
         groups = None if search.constraints is None else search.constraints.groups
         features = TreeFeatures(
@@ -75,7 +76,8 @@ class SymmetricGrower:
             levels,
             0,
             False,
-            rows.gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0,
+            gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0,
+            1,
         )
         pool = HistogramPool(search.histograms, root.slabs, search.free)
         tables = self._tables_for(root, features, levels)
@@ -83,6 +85,7 @@ class SymmetricGrower:
             grow_symmetric_tree,
             threads,
             rows,
+            gradients,
             pool,
             features,
             rules,

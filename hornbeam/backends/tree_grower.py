@@ -32,9 +32,11 @@ from hornbeam.kernels.tree_tables import (
     STATE_SIZE,
     STATUS,
     BoundTables,
+    GradientColumns,
     GrowthRules,
     HistogramPool,
     LeafGradients,
+    OutputColumns,
     TreeBuffers,
     TreeFeatures,
     TreeLeaves,
@@ -69,6 +71,10 @@ class TreeRoot(NamedTuple):
     ----------
     rows
         Of the tree.
+    gradients
+        In fixed point; None: the tree has several outputs.
+    columns
+        The gradient columns of a multi-output tree; None: it has one output.
     leaves
         The gradients that leaves are summed of, and an array (rows,) uint32 for the
         leaf of each row.
@@ -82,15 +88,20 @@ class TreeRoot(NamedTuple):
         Memory of the threads that build histograms.
     units
         A gradient of 0 and a hessian of 1 for each row, where rows are counted.
+    outputs
+        Of the tree.
     """
 
     rows: TreeRows
+    gradients: QuantisedGradients | None
+    columns: GradientColumns | None
     leaves: tuple[LeafGradients, NDArray[np.uint32]]
     partition: RowPartition
     blocks: NDArray[np.int64]
     slabs: NDArray[np.int64]
     histogram_buffers: HistogramBuffers
     units: QuantisedGradients
+    outputs: int
 
 
 class TreeSearch(NamedTuple):
@@ -99,7 +110,8 @@ class TreeSearch(NamedTuple):
     Attributes
     ----------
     histograms
-        (slots, 2 or 3, bins) int64; rows are counted in the third part.
+        (slots, 2 or 3, bins) int64; rows are counted in the third part. In multi-output
+        trees they are those of the first column.
     free
         (slots + 1,) int64: a stack of free slots; its last number is its height.
     candidates
@@ -113,7 +125,9 @@ class TreeSearch(NamedTuple):
     scales
         (2,) float64: the value of one unit of gradient and hessian sums.
     leaf_scales
-        (2,) float64: the same of the sums of leaves.
+        (columns, 2) float64: the same of the sums of leaves.
+    columns
+        Of a multi-output tree; None: it has one output.
     rules
         Of splits and leaf weights.
     limits
@@ -130,6 +144,7 @@ class TreeSearch(NamedTuple):
     every_row: NDArray[np.int64]
     scales: NDArray[np.float64]
     leaf_scales: NDArray[np.float64]
+    columns: OutputColumns | None
     rules: SplitRules
     limits: NodeConstraints | None
     constraints: Constraints | None
@@ -155,9 +170,12 @@ class TreeGrower:
         self._state = np.zeros(STATE_SIZE, np.int64)
         self._sync = np.zeros(SYNC_SIZE, np.int64)
         self._tables: TreeTables | None = None
+        #: Columns of gradients that leaves are summed of, and outputs of the tree.
+        self._width = 1, 1
         #: The arrays of `TreeLeaves` that are as long as the tables.
         self._leaves: tuple[Any, ...] = ()
-        #: (columns, nodes) of each type: left, parent and `NodeColumns`.
+        #: (columns, nodes) of each type: left, parent and `NodeColumns`, of which the
+        #: values and weights of all outputs are the last.
         self._columns: list[NDArray[Any]] = []
         self._bounded: BoundTables | None = None
         self._buffers: TreeBuffers | None = None
@@ -171,8 +189,10 @@ class TreeGrower:
         learning_rate: float | None,
     ) -> GrownTree:
         """Return the tree that grows from this root; see `Backend.grow`."""
-        rows = root.rows
-        threads = self._team.threads_for(rows.rows.shape[1] * rows.columns.chosen.size)
+        rows, columns = root.rows, search.columns
+        width = 1 if columns is None else len(columns.scales)
+        cells = rows.rows.shape[1] * rows.columns.chosen.size
+        threads = self._team.threads_for(width * cells)
         constraints = search.constraints
         groups = None if constraints is None else constraints.groups
         features = TreeFeatures(
@@ -182,10 +202,15 @@ class TreeGrower:
             NO_FEATURES if groups is None else groups,
             search.every_row,
             root.blocks,
-            features_of_task(search.chosen.size, search.candidates, threads),
+            features_of_task(search.chosen.size, width * search.candidates, threads),
         )
         counts_rows = search.histograms.shape[1] > 2
-        packs = rows.gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0
+        gradients = root.gradients
+        packs = (
+            gradients is not None
+            and gradients.packed.size > 0
+            and rows.columns.histogram_bins.size == 0
+        )
         rules = GrowthRules(
             search.rules,
             search.scales,
@@ -194,6 +219,7 @@ class TreeGrower:
             limits.max_leaves,
             limits.lossguide,
             packs and not counts_rows,
+            width,
         )
         pool = HistogramPool(search.histograms, root.slabs, search.free)
         state = self._state
@@ -203,7 +229,7 @@ class TreeGrower:
         tables.used[0] = 0
         limited = None
         if search.limits is not None:
-            limited = self._limit(root, search.limits, constraints)
+            limited = self._limit(root, search)
             limited.tables.weights[0] = np.nan
             limited.tables.bounds[0] = -np.inf, np.inf
             limited.tables.left[:] = -1
@@ -219,6 +245,8 @@ class TreeGrower:
                 grow_tree,
                 threads,
                 rows,
+                gradients,
+                columns,
                 pool,
                 features,
                 rules,
@@ -231,24 +259,35 @@ class TreeGrower:
                 size = 2 * tables.nodes.size
                 tables, buffers = self._allocate(root, features, search, size)
                 if search.limits is not None:
-                    limited = self._limit(root, search.limits, constraints)
+                    limited = self._limit(root, search)
         count = int(state[N_NODES])
         splits, sets = tables.splits[:count], tables.sets[:count].view(np.uint64)
         if learning_rate is None:
             root.partition.wait(tables.pending[: state[N_PENDING]])
             left = tables.nodes["left"][:count].astype(np.int32)
             parent = tables.family[0, :count].astype(np.int32)
-            return GrownTree(left, parent, splits, sets)
-        integers, flags, floats = [own[:, :count].copy() for own in self._columns]
+            sides = None if limited is None else limited.tables.sides[:count]
+            return GrownTree(left, parent, splits, sets, sides=sides)
+        integers, flags, floats = [table[:, :count].copy() for table in self._columns]
         left, parent, right, feature = integers
-        columns = NodeColumns(right, feature, *flags, *floats)
-        return GrownTree(left, parent, splits, sets, columns, bool(state[BEYOND]))
+        (default_left, split_type), (gain, cover, *of_outputs) = flags, floats
+        if columns is not None:  # (nodes, outputs)
+            of_outputs = [
+                np.ascontiguousarray(floats[first : first + root.outputs].T)
+                for first in (2, 2 + root.outputs)
+            ]
+        value, weight = of_outputs
+        of_nodes = NodeColumns(
+            right, feature, default_left, split_type, value, gain, cover, weight
+        )
+        return GrownTree(left, parent, splits, sets, of_nodes, bool(state[BEYOND]))
 
     def _allocate(
         self, root: TreeRoot, features: TreeFeatures, search: TreeSearch, nodes: int
     ) -> tuple[TreeTables, TreeBuffers]:
         """Return tables of at least this many nodes, and buffers that go with them."""
         root.partition.reserve(nodes)
+        width = len(search.leaf_scales), root.outputs
         old, words = self._tables, 0
         if search.constraints is not None and search.constraints.follow_paths:
             words = -(-search.features.size // 64)
@@ -258,7 +297,8 @@ class TreeGrower:
         sets = np.dtype(np.uint64 if has_sets else np.uint8)
         if old is not None and (old.used.shape[1], old.sets.dtype) != (words, sets):
             old = None
-        if old is None or old.nodes is not root.partition.table:
+        if old is None or old.nodes is not root.partition.table or self._width != width:
+            self._width = width
             self._tables = self._new_tables(root.partition, old, words, sets)
             self._leaves = self._new_leaves(root.partition)
             self._buffers = None
@@ -267,10 +307,14 @@ class TreeGrower:
         parts = -(-features.chosen.size // features.block)
         blocks, team = features.blocks.size - 1, self._team.size
         batch = min(tables.nodes.size, _MOST_NODES)
+        columns = 0
+        if search.limits is not None and search.columns is not None:
+            columns = len(search.columns.scales)
         tasks = (batch + 9 * team) * blocks
         if (
             buffers is None
             or buffers.found.shape[1] != parts
+            or buffers.found_sides.shape[2] != columns
             or len(buffers.tasks) != tasks
             or buffers.values.shape[2] != search.candidates
         ):
@@ -284,6 +328,7 @@ class TreeGrower:
                 np.empty((batch * (bins // JOIN_BINS + 1), 5), np.int64),
                 np.empty((batch, parts), SPLIT_DTYPE),
                 np.empty((batch, parts, self._words), tables.sets.dtype),
+                np.empty((batch, parts, columns, 2)),
                 root.histogram_buffers,
                 np.empty((team, 3, features.table.size), np.uint64),
                 np.empty((team, features.table.size), np.uint8),
@@ -325,39 +370,46 @@ class TreeGrower:
     def _new_leaves(self, partition: RowPartition) -> tuple[Any, ...]:
         """Return the arrays of `TreeLeaves` for tables of the partition's size."""
         size, team = partition.table.size, self._team.size
+        columns, outputs = self._width
         # The columns of one type are in one array, so that they are copied in one go.
-        kinds = (4, np.int32), (2, np.uint8), (4, np.float32)
+        kinds = (4, np.int32), (2, np.uint8), (2 + 2 * outputs, np.float32)
         self._columns = [np.empty((count, size), dtype) for count, dtype in kinds]
-        left, parent, *columns = (own for table in self._columns for own in table)
-        new = NodeColumns(*columns)
+        (left, parent, right, feature), flags, floats = self._columns
+        (default_left, split_type), (gain, cover) = flags, floats[:2]
+        value, weight = floats[2 : 2 + outputs], floats[2 + outputs :]
         return (
             np.empty(size, np.int64),
             partition.leaf_of_node,
             np.empty((size + 1 + partition.every_row.size // TASK_ROWS, 5), np.int64),
-            np.empty((team, size + 1, 2), np.int64),
-            np.empty((1, size, 2)),
-            np.empty((1, size)),
+            np.empty((columns, team, size + 1, 2), np.int64),
+            np.empty((columns, size, 2)),
+            np.empty((columns, size)),
             left,
             parent,
-            new._replace(value=new.value[:, None], weight=new.weight[:, None]),
+            NodeColumns(
+                right, feature, default_left, split_type, value, gain, cover, weight
+            ),
         )
 
-    def _limit(
-        self, root: TreeRoot, limits: NodeConstraints, constraints: Constraints | None
-    ) -> TreeLimits:
+    def _limit(self, root: TreeRoot, search: TreeSearch) -> TreeLimits:
         """Return the constraints of as many nodes as there are tables for."""
+        limits, constraints = search.limits, search.constraints
+        assert limits is not None
+        columns = 1 if search.columns is None else len(search.columns.scales)
         size, old = root.partition.table.size, self._bounded
-        if old is None or old.left.size != size:
+        if old is None or old.weights.shape != (size, columns):
             new = self._bounded = BoundTables(
-                np.empty(size),
-                np.empty((size, 2)),
+                np.empty((size, columns)),
+                np.empty((size, columns, 2)),
                 np.full(size, -1, np.int32),
                 np.empty(size, np.int8),
-                np.empty((size, 2)),
+                np.empty((size, columns, 2)),
+                np.empty((size, columns, 2)),
+                np.empty(size, np.uint8),
                 np.empty((size, 2)),
                 np.empty(size, np.uint8),
             )
-            if old is not None:
+            if old is not None and old.weights.shape[1] == columns:
                 count = min(size, old.left.size)
                 for name in BoundTables._fields:
                     getattr(new, name)[:count] = getattr(old, name)[:count]
@@ -367,5 +419,9 @@ class TreeGrower:
         of_nodes = limits._replace(
             weights=own.weights, bounds=own.bounds, used=self._tables.used
         )
+        if search.columns is None:
+            of_nodes = of_nodes._replace(
+                weights=own.weights[:, 0], bounds=own.bounds[:, 0]
+            )
         follows = constraints is not None and constraints.bounds_follow
         return TreeLimits(of_nodes, own, follows, root.units)

@@ -95,7 +95,7 @@ def grow_tree(
     grown = backend.grow(limits, columns.draws, rate, constraints)
     if grown is None or grown.columns is None:
         if grown is not None:
-            tree = TreeBuilder.of(grown)
+            tree, sides = TreeBuilder.of(grown), grown.sides
             nodes = owners = tree.leaves()
         elif limits.symmetric:
             groups = None if constraints is None else constraints.groups
@@ -215,7 +215,7 @@ def _weigh(
     if len(sums) > backend.n_outputs:
         # The columns that splits were searched by follow the outputs.
         weights, sums = weights[: backend.n_outputs], sums[backend.n_outputs :]
-    of_outputs = n_nodes, len(weights)
+    of_outputs = len(weights), n_nodes
     columns = NodeColumns(
         right=np.empty(n_nodes, np.int32),
         feature=np.empty(n_nodes, np.int32),
@@ -227,10 +227,10 @@ def _weigh(
         weight=np.empty(of_outputs, np.float32),
     )
     is_beyond = write_nodes(left, splits, weights, sums, columns)
-    if not is_multi_output:
-        value, weight = columns.value[:, 0], columns.weight[:, 0]
-        columns = columns._replace(value=value, weight=weight)
-    return columns, is_beyond
+    value, weight = columns.value, columns.weight
+    of_tree = (value.T, weight.T) if is_multi_output else (value[0], weight[0])
+    value, weight = map(np.ascontiguousarray, of_tree)
+    return columns._replace(value=value, weight=weight), is_beyond
 
 
 def _finish(grown: GrownTree, cuts: Thresholds, rounded: bool) -> Tree:

@@ -556,8 +556,12 @@ def quantise(
     hessian_scale,
     packed,  # (rows,) int64, out: g in the high half, h in the low half
     magnitudes,  # (tasks, 2) int64, out: sums of |g| and h in units
+    numbers,  # (rows,) uint32, out: 0, 1, 2, ...; (0,): not written
 ):
-    """Write each row's coarse gradient and hessian as one int64."""
+    """Write each row's coarse gradient and hessian as one int64.
+
+    The list of the rows that a tree begins with is written in the same pass.
+    """
     rows = gradients.size
     highest_gradient = np.float64((1 << COARSE_GRADIENT_BITS) - 1)
     highest_hessian = np.float64((1 << COARSE_HESSIAN_BITS) - 1)
@@ -579,6 +583,9 @@ def quantise(
             own_packed[i] = (g << 32) + h
             gradient_sum += abs(g)
             hessian_sum += h
+        if numbers.size > 0:
+            for i in range(begin, end):
+                numbers[i] = i
         magnitudes[task, 0] = gradient_sum
         magnitudes[task, 1] = hessian_sum
         task = next_task(sync, 0)

@@ -27,7 +27,7 @@ _FLOAT32_MAX = 3.4028234663852886e38
 
 
 class NodeColumns(NamedTuple):
-    """Columns of a finished tree; see `Tree`. Outputs are the last axis."""
+    """Columns of a finished tree; see `Tree`. In kernels outputs are the first axis."""
 
     right: NDArray[np.int32]
     feature: NDArray[np.int32]
@@ -145,8 +145,8 @@ def write_nodes(
         new.cover[node] = _as_float32(cover)
         for output in range(weights.shape[0]):
             weight = weights[output, node]
-            new.weight[node, output] = _as_float32(weight)
-            new.value[node, output] = _as_float32(weight) if is_leaf else 0.0
+            new.weight[output, node] = _as_float32(weight)
+            new.value[output, node] = _as_float32(weight) if is_leaf else 0.0
             is_beyond |= is_leaf and abs(weight) > _FLOAT32_MAX
     return is_beyond
 

@@ -28,7 +28,12 @@ from hornbeam.kernels.layout import CATEGORY_SETS, JOIN_BINS, ONE_CATEGORY, TASK
 from hornbeam.kernels.leaves import gain_of, rules_of_sides
 from hornbeam.kernels.node_constraints import child_weight, cost_of, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
-from hornbeam.kernels.split import NodeSums, keep_candidate, keep_groups
+from hornbeam.kernels.split import (
+    CandidateFeatures,
+    NodeSums,
+    keep_candidate,
+    keep_groups,
+)
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
@@ -37,7 +42,9 @@ __all__ = [
     "add_multi_output_trees",
     "find_multi_output_splits",
     "mix_outputs",
+    "search_columns",
     "weigh_children",
+    "weigh_columns",
 ]
 
 #: The hessians of a split's sides are returned as shares of the node's, in 1 / SHARE.
@@ -216,8 +223,11 @@ def _first_score(node, feature, limits):
 
 @inline
 def _share(left, node_hessian):
-    """Return the share of the node's hessians on the left, in 1 / SHARE."""
-    return np.int64(left / node_hessian * SHARE)
+    """Return the share of the node's hessians on the left, in 1 / SHARE.
+
+    A side has two units at least, so that none seems too small to be split.
+    """
+    return min(max(np.int64(left / node_hessian * SHARE), 2), SHARE - 2)
 
 
 @inline
@@ -553,6 +563,59 @@ def _settle(split, node, limits):
 
 
 @kernel
+def search_columns(
+    histograms,  # (columns or one more, slots, 2, bins) int64
+    slot,  # of the node
+    index,  # its number in `limits`
+    candidates,  # CandidateFeatures of this node: all of them are searched
+    features,  # table of FEATURE_DTYPE
+    every_row,  # (2,) int64: begin and end of histogram bins that count each row once
+    scales,  # those of `find_multi_output_splits`, here and below
+    rules,
+    limits,
+    buffers,
+    thread_id,
+    split,  # SPLIT_DTYPE, out
+    rights,  # (words,) uint64, out: categories that go right, or (0,) uint8
+):
+    """Write the best split of one node among the features of one task."""
+    buffer = buffers.candidates[thread_id]
+    category_weights = buffers.category_weights[thread_id]
+    weights, totals = buffers.node_weights[thread_id], buffers.totals[thread_id]
+    rows, hessian, gain = _sum_node(
+        histograms, slot, index, every_row, scales, rules, limits, totals, weights
+    )
+    node = _SearchedNode(index, slot, totals, rows, hessian, gain, weights)
+    split["total_gradient"] = 0
+    split["total_hessian"] = SHARE
+    keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
+    for j in range(candidates.chosen.size):
+        feature = np.int64(candidates.chosen[j])
+        if candidates.allowed.size > 0 and candidates.allowed[0, feature] == 0:
+            continue
+        start = features[feature]["cell"]
+        own_bins = _FeatureBins(feature, start, start + features[feature]["bins"])
+        if features[feature]["is_categorical"]:
+            _search_if_there_are(
+                histograms,
+                node,
+                own_bins,
+                scales,
+                rules,
+                limits,
+                buffer,
+                category_weights,
+                split,
+                rights,
+            )
+        else:
+            _search_order(
+                histograms, node, own_bins, scales, rules, limits, buffer, split
+            )
+    _settle(split, node, limits)
+
+
+@kernel
 def find_multi_output_splits(
     thread_id,
     n_threads,
@@ -589,47 +652,90 @@ def find_multi_output_splits(
             take_from_parent(histograms[s], parent, child, begin, end)
         task = next_task(sync, 0)
     barrier(sync, n_threads)
-    buffer = buffers.candidates[thread_id]
-    category_weights = buffers.category_weights[thread_id]
-    weights, totals = buffers.node_weights[thread_id], buffers.totals[thread_id]
     parts = splits.shape[1]
     task = next_task(sync, 1)
     while task < slots.size * parts:
         index, part = task // parts, task % parts
-        slot = slots[index]
-        rows, hessian, gain = _sum_node(
-            histograms, slot, index, every_row, scales, rules, limits, totals, weights
+        search_columns(
+            histograms,
+            slots[index],
+            index,
+            CandidateFeatures(
+                chosen[part * block : (part + 1) * block],
+                allowed[index : index + 1],
+                chosen.size,
+            ),
+            features,
+            every_row,
+            scales,
+            rules,
+            limits,
+            buffers,
+            thread_id,
+            splits[index, part],
+            sets[index, part],
         )
-        node = _SearchedNode(index, slot, totals, rows, hessian, gain, weights)
-        split = splits[index, part]
-        split["total_gradient"] = 0
-        split["total_hessian"] = SHARE
-        keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
-        for j in range(part * block, min((part + 1) * block, chosen.size)):
-            feature = np.int64(chosen[j])
-            if allowed.size > 0 and allowed[index, feature] == 0:
-                continue
-            start = features[feature]["cell"]
-            own_bins = _FeatureBins(feature, start, start + features[feature]["bins"])
-            if features[feature]["is_categorical"]:
-                _search_if_there_are(
-                    histograms,
-                    node,
-                    own_bins,
-                    scales,
-                    rules,
-                    limits,
-                    buffer,
-                    category_weights,
-                    split,
-                    sets[index, part],
-                )
-            else:
-                _search_order(
-                    histograms, node, own_bins, scales, rules, limits, buffer, split
-                )
-        _settle(split, node, limits)
         task = next_task(sync, 1)
+
+
+@kernel
+def weigh_columns(
+    histograms,  # (columns or one more, slots, 2, bins) int64
+    slot,  # of the node
+    index,  # its number in `limits`
+    features,  # table of FEATURE_DTYPE
+    every_row,  # (2,) int64: begin and end of histogram bins that count each row once
+    scales,  # (columns, 2) float64
+    rules,  # SplitRules
+    limits,  # NodeConstraints
+    split,  # SPLIT_DTYPE: the best one of the node
+    rights,  # (words,) uint64: categories that go right
+    sides,  # (columns, 2) float64, out: the weights of its children
+):
+    """Write the weights of the children of a split in each column, if there is any."""
+    if split["feature"] < 0:
+        return
+    feature = features[split["feature"]]
+    direction = np.float64(limits.directions[split["feature"]])
+    of_sides = rules_of_sides(split["is_categorical"], rules)
+    start = feature["cell"]
+    for s in range(scales.shape[0]):
+        own = histograms[s, slot]
+        node_g = _sum_bins(own[0], every_row)
+        node_h = _sum_bins(own[1], every_row)
+        # The sums of missing values are the node's minus those of all bins.
+        missing_g, missing_h = node_g, node_h
+        left_g = np.int64(0)
+        left_h = np.int64(0)
+        for b in range(feature["bins"]):
+            g, h = own[0, start + b], own[1, start + b]
+            missing_g -= g
+            missing_h -= h
+            goes_left = b <= split["bin"]
+            if split["is_categorical"]:
+                goes_left = (rights[b >> 6] >> np.uint64(b & 63)) & 1 == 0
+            if goes_left:
+                left_g += g
+                left_h += h
+        if split["missing_left"]:
+            left_g += missing_g
+            left_h += missing_h
+        scale_g, scale_h = scales[s, 0], scales[s, 1]
+        total = NodeSums(
+            node_g * scale_g, node_h * scale_h, np.float64(split["total_rows"])
+        )
+        left = NodeSums(
+            left_g * scale_g, left_h * scale_h, np.float64(split["left_rows"])
+        )
+        bounds = limits.bounds[index, s]
+        weight = own_weight(
+            total.gradients, total.hessians, limits.weights[index, s], bounds, rules
+        )
+        on_left, on_right = _weigh_pair(
+            left, total, weight, direction, bounds, of_sides
+        )
+        sides[s, 0] = on_left
+        sides[s, 1] = on_right
 
 
 @kernel
@@ -642,56 +748,20 @@ def weigh_children(
     sets,  # (nodes, words) uint64: categories that go right
 ):
     """Write the weights of the children of the best splits in each column."""
-    histograms, slots, features = (
-        node_histograms.sums,
-        node_histograms.slots,
-        node_histograms.features,
-    )
-    for node in range(slots.size):
-        split = splits[node]
-        if split["feature"] < 0:
-            continue
-        feature = features[split["feature"]]
-        direction = np.float64(limits.directions[split["feature"]])
-        of_sides = rules_of_sides(split["is_categorical"], rules)
-        start = feature["cell"]
-        for s in range(scales.shape[0]):
-            own = histograms[s, slots[node]]
-            node_g = _sum_bins(own[0], node_histograms.every_row)
-            node_h = _sum_bins(own[1], node_histograms.every_row)
-            # The sums of missing values are the node's minus those of all bins.
-            missing_g, missing_h = node_g, node_h
-            left_g = np.int64(0)
-            left_h = np.int64(0)
-            for b in range(feature["bins"]):
-                g, h = own[0, start + b], own[1, start + b]
-                missing_g -= g
-                missing_h -= h
-                goes_left = b <= split["bin"]
-                if split["is_categorical"]:
-                    goes_left = (sets[node, b >> 6] >> np.uint64(b & 63)) & 1 == 0
-                if goes_left:
-                    left_g += g
-                    left_h += h
-            if split["missing_left"]:
-                left_g += missing_g
-                left_h += missing_h
-            scale_g, scale_h = scales[s, 0], scales[s, 1]
-            total = NodeSums(
-                node_g * scale_g, node_h * scale_h, np.float64(split["total_rows"])
-            )
-            left = NodeSums(
-                left_g * scale_g, left_h * scale_h, np.float64(split["left_rows"])
-            )
-            bounds = limits.bounds[node, s]
-            weight = own_weight(
-                total.gradients, total.hessians, limits.weights[node, s], bounds, rules
-            )
-            on_left, on_right = _weigh_pair(
-                left, total, weight, direction, bounds, of_sides
-            )
-            limits.sides[node, s, 0] = on_left
-            limits.sides[node, s, 1] = on_right
+    for node in range(node_histograms.slots.size):
+        weigh_columns(
+            node_histograms.sums,
+            node_histograms.slots[node],
+            node,
+            node_histograms.features,
+            node_histograms.every_row,
+            scales,
+            rules,
+            limits,
+            splits[node],
+            sets[node],
+            limits.sides[node],
+        )
 
 
 @kernel

@@ -420,13 +420,13 @@ def _add_gains(thread_id, n_threads, sync, pool, features, rules, tables, buffer
 
 @kernel
 def grow_symmetric_tree(
-    thread_id, n_threads, sync, rows, pool, features, rules, tables, buffers
+    thread_id, n_threads, sync, rows, gradients, pool, features, rules, tables, buffers
 ):
     """Grow a symmetric tree.
 
-    `rows` are `TreeRows`, `pool` a `HistogramPool`, `features` `TreeFeatures`, `rules`
-    `GrowthRules`, `tables` `SymmetricNodes` of the root, with room for all nodes, and
-    `buffers` `LevelBuffers`.
+    `rows` are `TreeRows`, `gradients` `QuantisedGradients`, `pool` a `HistogramPool`,
+    `features` `TreeFeatures`, `rules` `GrowthRules`, `tables` `SymmetricNodes` of the
+    root, with room for all nodes, and `buffers` `LevelBuffers`.
     """
     state = tables.state
     while True:
@@ -466,7 +466,7 @@ def grow_symmetric_tree(
                 buffers.joins[: state[_N_JOINS]],
                 rows.columns,
                 rows.rows,
-                rows.gradients,
+                gradients,
                 buffers.histogram_buffers,
                 HistogramSlots(pool.histograms, pool.slabs, np.int64(0)),
             )

@@ -12,6 +12,9 @@ kinds of trees share most phases, and several processes can compile them. Numba 
 a phase together with all kernels that it calls, so each of these is called in one
 place, and short functions are inlined.
 
+Multi-output trees have one histogram for each gradient column (see `multi_output`);
+the phases that build and search histograms differ, the others are the same.
+
 The tree is the one that `growth.grower` grows with the same functions, call by call.
 """
 
@@ -20,11 +23,17 @@ from __future__ import annotations
 import numpy as np
 
 from hornbeam.kernels.cut_scores import SCREENED_ROWS
-from hornbeam.kernels.histogram import HistogramSlots, build_histograms
+from hornbeam.kernels.histogram import (
+    HistogramSlots,
+    QuantisedGradients,
+    build_histograms,
+    take_from_parent,
+)
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel, phase
 from hornbeam.kernels.layout import JOIN_BINS, PACK, REPLACE
 from hornbeam.kernels.leaves import bound_children, bound_nodes
+from hornbeam.kernels.multi_output import search_columns, weigh_columns
 from hornbeam.kernels.packed_split import (
     PackedSums,
     SplitBuffers,
@@ -224,36 +233,50 @@ def _bound_children(parents, limits, tables):
         split = tables.splits[node]
         left = tables.nodes[node]["left"]
         own.left[node] = left
-        own.directions[node] = limits.of_nodes.directions[split["feature"]]
+        direction = limits.of_nodes.directions[split["feature"]]
+        own.directions[node] = direction
         for side in range(2):
-            child = left + side
-            weight = split["right_weight"] if side else split["left_weight"]
-            own.weights[child] = weight
-            own.reach[child, 0] = own.reach[child, 1] = weight
-            own.left[child] = -1
-            own.grows[child] = 1
-        bound_children(node, left, own.directions[node], True, own.reach, own.bounds)
+            own.left[left + side] = -1
+            own.grows[left + side] = 1
+        for column in range(own.weights.shape[1]):
+            reach, bounds = own.reach[:, column], own.bounds[:, column]
+            for side in range(2):
+                weight = own.sides[node, column, side]
+                own.weights[left + side, column] = weight
+                reach[left + side, 0] = reach[left + side, 1] = weight
+            bound_children(node, left, direction, True, reach, bounds)
     if limits.follows:
-        for node in range(count):
-            own.reach_below[node, 0] = own.reach[node, 0]
-            own.reach_below[node, 1] = own.reach[node, 1]
-        bound_nodes(
-            own.left[:count],
-            own.directions[:count],
-            True,
-            own.reach_below[:count],
-            own.grows[:count],
-            own.bounds[:count],
-        )
+        for column in range(own.weights.shape[1]):
+            for node in range(count):
+                own.reach_below[node, 0] = own.reach[node, column, 0]
+                own.reach_below[node, 1] = own.reach[node, column, 1]
+                own.grows_below[node] = own.grows[node]
+            bound_nodes(
+                own.left[:count],
+                own.directions[:count],
+                True,
+                own.reach_below[:count],
+                own.grows_below[:count],
+                own.bounds[:count, column],
+            )
 
 
 @inline
-def _extend_reach(split, reach):
-    """Enter the weights of the children that a node would get."""
-    if split["gain"] > 0.0:
+def _store_sides(split, node, found, own):
+    """Enter the weights of the children that a node would get.
+
+    They are `found` in the columns of multi-output trees, otherwise in the split.
+    """
+    for column in range(own.weights.shape[1]):
         left, right = split["left_weight"], split["right_weight"]
-        reach[0] = min(reach[0], min(left, right))
-        reach[1] = max(reach[1], max(left, right))
+        if found.size > 0:
+            left, right = found[column, 0], found[column, 1]
+        own.sides[node, column, 0] = left
+        own.sides[node, column, 1] = right
+        if split["gain"] > 0.0:
+            reach = own.reach[node, column]
+            reach[0] = min(reach[0], min(left, right))
+            reach[1] = max(reach[1], max(left, right))
 
 
 @inline
@@ -367,10 +390,10 @@ def _list_histograms(team, features, rules, pool, tables, buffers):
 
 
 @inline
-def _begin_search(team, pool, state):
+def _begin_search(team, pool, rules, state):
     """Let the listed nodes be searched next; return the number of threads."""
     state[COMMAND] = _SEARCH
-    bins = pool.histograms.shape[2]
+    bins = rules.columns * pool.histograms.shape[2]
     return sharers_for(team, CELLS_PER_BIN * bins * state[N_SEARCHED], True)
 
 
@@ -387,7 +410,8 @@ def _store_splits(rules, limits, pool, tables, buffers):
         for word in range(tables.sets.shape[1]):
             tables.sets[node, word] = buffers.found_sets[i, best, word]
         if limits is not None:
-            _extend_reach(tables.splits[node], limits.tables.reach[node])
+            sides = buffers.found_sides[i, best]
+            _store_sides(tables.splits[node], node, sides, limits.tables)
         if not _is_worthwhile(tables, node, rules):
             _free_slot(tables, pool, node)
         elif rules.lossguide:
@@ -416,7 +440,7 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
         state[COMMAND] = _BUILD
         return state[N_BUILDERS]
     elif ended == _BUILD and state[N_SEARCHED] > 0:
-        return _begin_search(team, pool, state)
+        return _begin_search(team, pool, rules, state)
     elif ended == _SEARCH:
         _store_splits(rules, limits, pool, tables, buffers)
     elif state[NEXT] == 0 and not _may_split(0, rules, tables):
@@ -430,7 +454,7 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
         if state[N_BUILT] > 0:
             return _list_histograms(team, features, rules, pool, tables, buffers)
         if state[N_SEARCHED] > 0:
-            return _begin_search(team, pool, state)
+            return _begin_search(team, pool, rules, state)
     # Split those that are worthwhile.
     batch = buffers.batch[0]
     count = _choose_nodes(tables, rules, batch)
@@ -466,7 +490,7 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
 
 
 @inline
-def _subtract(task, rows, pool, tables, rules, buffers):
+def _subtract(task, rows, gradients, pool, tables, rules, buffers):
     """Subtract a smaller sibling from its parent, which leaves the larger one."""
     histograms = pool.histograms
     bins = histograms.shape[2]
@@ -486,7 +510,7 @@ def _subtract(task, rows, pool, tables, rules, buffers):
             subtract_rows(
                 rows.columns,
                 rows.rows[place["side"], place["begin"] : place["end"]],
-                rows.gradients.packed,
+                gradients.packed,
                 was_packed,
                 histograms[slot],
             )
@@ -506,13 +530,11 @@ def _subtract(task, rows, pool, tables, rules, buffers):
 
 
 @inline
-def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffers):
-    """Search the best split of a node among the features of a task."""
-    parts = buffers.found.shape[1]
-    i, part = task // parts, task % parts
-    node = buffers.batch[3, i]
-    split, rights = buffers.found[i, part], buffers.found_sets[i, part]
-    chosen = features.chosen[part * features.block : (part + 1) * features.block]
+def _mask_features(thread_id, node, features, tables, buffers):
+    """Write which features a node may use to the thread's row of the mask.
+
+    Returns the number of rows of the mask; no rows stand for all features.
+    """
     draws = features.draws
     draws_some = draws.by_level < 1.0 or draws.by_node < 1.0
     if draws_some:
@@ -532,9 +554,21 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
             for feature in range(own_features.size):
                 own_features[feature] = 1
         allow_together(tables.used[node], features.groups, own_features)
-    # No rows stand for all features.
-    rows_of_mask = np.int64(draws_some or has_group)
-    allowed = buffers.allowed[thread_id : thread_id + rows_of_mask]
+    return np.int64(draws_some or has_group)
+
+
+@inline
+def _search(
+    task, thread_id, rows, gradients, pool, features, rules, limits, tables, buffers
+):
+    """Search the best split of a node among the features of a task."""
+    parts = buffers.found.shape[1]
+    i, part = task // parts, task % parts
+    node = buffers.batch[3, i]
+    split, rights = buffers.found[i, part], buffers.found_sets[i, part]
+    chosen = features.chosen[part * features.block : (part + 1) * features.block]
+    masks = _mask_features(thread_id, node, features, tables, buffers)
+    allowed = buffers.allowed[thread_id : thread_id + masks]
     if is_packed(tables, node, rules):
         own = SplitBuffers(
             buffers.values[thread_id],
@@ -542,7 +576,7 @@ def _search(task, thread_id, rows, pool, features, rules, limits, tables, buffer
             buffers.sums[thread_id],
             buffers.touched[thread_id],
         )
-        packed = rows.gradients.packed
+        packed = gradients.packed
         few = _has_few_rows(tables, node, rules)
         sums = own.sums
         total = np.int64(0)
@@ -622,7 +656,17 @@ def _build(thread_id, n_threads, sync, rows, gradients, slots, tables, buffers):
 
 @phase
 def _search_nodes(
-    thread_id, n_threads, sync, rows, pool, features, rules, limits, tables, buffers
+    thread_id,
+    n_threads,
+    sync,
+    rows,
+    gradients,
+    pool,
+    features,
+    rules,
+    limits,
+    tables,
+    buffers,
 ):
     """Subtract smaller siblings from their parents, then search the best splits."""
     state = tables.state
@@ -630,14 +674,113 @@ def _search_nodes(
     count = state[N_SUBTRACTED] * shares
     task = next_task_of_side(sync, 0, thread_id, count)
     while task < count:
-        _subtract(task, rows, pool, tables, rules, buffers)
+        _subtract(task, rows, gradients, pool, tables, rules, buffers)
         task = next_task_of_side(sync, 0, thread_id, count)
     barrier(sync, n_threads)
     count = state[N_SEARCHED] * buffers.found.shape[1]
     task = next_task_of_side(sync, 1, thread_id, count)
     while task < count:
-        _search(task, thread_id, rows, pool, features, rules, limits, tables, buffers)
+        _search(
+            task,
+            thread_id,
+            rows,
+            gradients,
+            pool,
+            features,
+            rules,
+            limits,
+            tables,
+            buffers,
+        )
         task = next_task_of_side(sync, 1, thread_id, count)
+
+
+@phase
+def _search_columns(
+    thread_id, n_threads, sync, columns, features, rules, limits, tables, buffers
+):
+    """Subtract and search as `_search_nodes`, in all columns of a multi-output tree."""
+    state, histograms = tables.state, columns.histograms
+    bins, parts = histograms.shape[3], buffers.found.shape[1]
+    shares = (bins + JOIN_BINS - 1) // JOIN_BINS
+    pairs = state[N_SUBTRACTED] * shares
+    count = pairs * histograms.shape[0]
+    task = next_task_of_side(sync, 0, thread_id, count)
+    while task < count:
+        column, pair, share = task // pairs, task % pairs // shares, task % shares
+        larger, smaller = buffers.subtracted[0, pair], buffers.subtracted[1, pair]
+        take_from_parent(
+            histograms[column],
+            tables.family[SLOT, larger],
+            tables.family[SLOT, smaller],
+            share * JOIN_BINS,
+            min((share + 1) * JOIN_BINS, bins),
+        )
+        task = next_task_of_side(sync, 0, thread_id, count)
+    barrier(sync, n_threads)
+    count = state[N_SEARCHED] * parts
+    task = next_task_of_side(sync, 1, thread_id, count)
+    while task < count:
+        i, part = task // parts, task % parts
+        node, first = buffers.batch[3, i], part * features.block
+        masks = _mask_features(thread_id, node, features, tables, buffers)
+        search_columns(
+            histograms,
+            tables.family[SLOT, node],
+            node,
+            CandidateFeatures(
+                features.chosen[first : first + features.block],
+                buffers.allowed[thread_id : thread_id + masks],
+                features.chosen.size,
+            ),
+            features.table,
+            features.every_row,
+            columns.scales,
+            rules.split,
+            limits,
+            columns.buffers,
+            thread_id,
+            buffers.found[i, part],
+            buffers.found_sets[i, part],
+        )
+        if limits is not None:
+            weigh_columns(
+                histograms,
+                tables.family[SLOT, node],
+                node,
+                features.table,
+                features.every_row,
+                columns.scales,
+                rules.split,
+                limits,
+                buffers.found[i, part],
+                buffers.found_sets[i, part],
+                buffers.found_sides[i, part],
+            )
+        task = next_task_of_side(sync, 1, thread_id, count)
+
+
+@inline
+def _build_columns(
+    thread_id, n_threads, sync, rows, columns, pool, limits, tables, buffers
+):
+    """Build the histograms of the listed tasks in all columns, one after the other."""
+    gradients = columns.gradients
+    for column in range(columns.histograms.shape[0]):
+        if column > 0:
+            barrier(sync, n_threads)
+            if thread_id == 0:
+                restart_tasks(sync)
+            barrier(sync, n_threads)
+        place = min(column, gradients.is_wide.size - 1)
+        n_rows = 0 if gradients.is_wide[place] else rows.rows.shape[1]
+        own = QuantisedGradients(
+            gradients.packed[place, :n_rows], gradients.wide[place]
+        )
+        if limits is not None and column > place:  # it counts rows
+            own = limits.units
+        slots = HistogramSlots(columns.histograms[column], pool.slabs, np.int64(0))
+        _build(thread_id, n_threads, sync, rows, own, slots, tables, buffers)
 
 
 @kernel
@@ -646,6 +789,8 @@ def grow_tree(
     n_threads,
     sync,
     rows,
+    gradients,
+    columns,
     pool,
     features,
     rules,
@@ -656,9 +801,11 @@ def grow_tree(
 ):
     """Grow a tree, from the root or from where the tables were full.
 
-    `rows` are `TreeRows`, `pool` a `HistogramPool`, `features` `TreeFeatures`, `rules`
-    `GrowthRules`, `limits` `TreeLimits` or None, `tables` `TreeTables`, `buffers`
-    `TreeBuffers` and `leaves` `TreeLeaves`.
+    `rows` are `TreeRows`. A tree of one output has `gradients`, which are
+    `QuantisedGradients`, and a multi-output tree `columns`, which are `OutputColumns`;
+    the other one is None. `pool` is a `HistogramPool`, `features` are `TreeFeatures`,
+    `rules` `GrowthRules`, `limits` `TreeLimits` or None, `tables` `TreeTables`,
+    `buffers` `TreeBuffers` and `leaves` `TreeLeaves`.
     """
     state = tables.state
     while True:
@@ -682,24 +829,52 @@ def grow_tree(
         if command == _PARTITION:
             _partition(thread_id, team, counters, rows, tables, buffers)
         elif command == _BUILD or command == _COUNT:  # noqa: SIM109 (compiles less)
-            gradients, first = rows.gradients, np.int64(0)
-            if limits is not None and command == _COUNT:
-                gradients, first = limits.units, np.int64(1)
-            slots = HistogramSlots(pool.histograms, pool.slabs, first)
-            _build(thread_id, team, counters, rows, gradients, slots, tables, buffers)
+            # Numba leaves out what depends on the one that is None.
+            if gradients is not None:
+                added, first = gradients, np.int64(0)
+                if limits is not None and command == _COUNT:
+                    added, first = limits.units, np.int64(1)
+                slots = HistogramSlots(pool.histograms, pool.slabs, first)
+                _build(thread_id, team, counters, rows, added, slots, tables, buffers)
+            if columns is not None:
+                _build_columns(
+                    thread_id,
+                    team,
+                    counters,
+                    rows,
+                    columns,
+                    pool,
+                    limits,
+                    tables,
+                    buffers,
+                )
         else:
-            _search_nodes(
-                thread_id,
-                team,
-                counters,
-                rows,
-                pool,
-                features,
-                rules,
-                None if limits is None else limits.of_nodes,
-                tables,
-                buffers,
-            )
+            if gradients is not None:
+                _search_nodes(
+                    thread_id,
+                    team,
+                    counters,
+                    rows,
+                    gradients,
+                    pool,
+                    features,
+                    rules,
+                    None if limits is None else limits.of_nodes,
+                    tables,
+                    buffers,
+                )
+            if columns is not None:
+                _search_columns(
+                    thread_id,
+                    team,
+                    counters,
+                    columns,
+                    features,
+                    rules,
+                    None if limits is None else limits.of_nodes,
+                    tables,
+                    buffers,
+                )
         barrier(counters, team)
     if state[STATUS] == COMPLETE and leaves.weighs:
         finish_tree(

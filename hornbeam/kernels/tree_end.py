@@ -24,10 +24,11 @@ def _list_leaves(team, n_rows, tables, leaves):
             leaves.nodes[count] = node
             leaves.leaf_of_node[node] = count
             count += 1
-    for thread_id in range(team):
-        for leaf in range(count + 1):
-            leaves.sums[thread_id, leaf, 0] = 0
-            leaves.sums[thread_id, leaf, 1] = 0
+    for column in range(leaves.sums.shape[0]):
+        for thread_id in range(team):
+            for leaf in range(count + 1):
+                leaves.sums[column, thread_id, leaf, 0] = 0
+                leaves.sums[column, thread_id, leaf, 1] = 0
     return plan_leaves(
         leaves.nodes[:count],
         tables.pending[: state[N_PENDING]],
@@ -43,32 +44,41 @@ def _list_leaves(team, n_rows, tables, leaves):
 @inline
 def _weigh(team, rules, tables, leaves):
     """Weigh the nodes by the sums of the leaves, and write the columns of the tree."""
-    state, sums = tables.state, leaves.node_sums[0]
+    state = tables.state
     left = leaves.left[: state[N_NODES]]
     for node in range(left.size):
         left[node] = tables.nodes[node]["left"]
         leaves.parent[node] = tables.family[PARENT, node]
-        if left[node] < 0:
-            leaf = leaves.leaf_of_node[node]
-            for part in range(2):
-                total = np.int64(0)
-                for thread_id in range(team):
-                    total += leaves.sums[thread_id, leaf, part]
-                sums[node, part] = total * leaves.scales[part]
-    weights = leaves.weights[0]
-    no_bounds, no_rows = sums[:0], weights[:0]
-    weigh_nodes(
+    columns, outputs = leaves.sums.shape[0], leaves.columns.value.shape[0]
+    for column in range(columns):
+        sums, weights = leaves.node_sums[column], leaves.weights[column]
+        for node in range(left.size):
+            if left[node] < 0:
+                leaf = leaves.leaf_of_node[node]
+                for part in range(2):
+                    total = np.int64(0)
+                    for thread_id in range(team):
+                        total += leaves.sums[column, thread_id, leaf, part]
+                    sums[node, part] = total * leaves.scales[column, part]
+        no_bounds, no_rows = sums[:0], weights[:0]
+        weigh_nodes(
+            left,
+            tables.splits,
+            rules,
+            leaves.learning_rate,
+            sums,
+            no_bounds,
+            no_rows,
+            weights,
+        )
+    # The cover is that of the columns that splits were searched by.
+    first = outputs if columns > outputs else 0
+    state[BEYOND] = write_nodes(
         left,
         tables.splits,
-        rules,
-        leaves.learning_rate,
-        sums,
-        no_bounds,
-        no_rows,
-        weights,
-    )
-    state[BEYOND] = write_nodes(
-        left, tables.splits, leaves.weights, leaves.node_sums, leaves.columns
+        leaves.weights[:outputs],
+        leaves.node_sums[first:],
+        leaves.columns,
     )
 
 
@@ -92,35 +102,36 @@ def finish_tree(thread_id, n_threads, sync, by_feature, rows, rules, tables, lea
         leaves.leaf_of_node,
         leaves.leaf_of,
     )
-    barrier(sync, n_threads)
-    if thread_id == 0:
-        restart_tasks(sync)
-    barrier(sync, n_threads)
-    scales = 1.0 / leaves.scales[0], 1.0 / leaves.scales[1]
-    if pairs.double_gradients.size == 0:
-        sum_leaves(
-            thread_id,
-            n_threads,
-            sync,
-            leaves.leaf_of,
-            pairs.single_gradients,
-            pairs.single_hessians,
-            scales[0],
-            scales[1],
-            leaves.sums,
-        )
-    else:
-        sum_leaves(
-            thread_id,
-            n_threads,
-            sync,
-            leaves.leaf_of,
-            pairs.double_gradients,
-            pairs.double_hessians,
-            scales[0],
-            scales[1],
-            leaves.sums,
-        )
+    for column in range(leaves.sums.shape[0]):
+        barrier(sync, n_threads)
+        if thread_id == 0:
+            restart_tasks(sync)
+        barrier(sync, n_threads)
+        scales = 1.0 / leaves.scales[column, 0], 1.0 / leaves.scales[column, 1]
+        if pairs.double_gradients.size == 0:
+            sum_leaves(
+                thread_id,
+                n_threads,
+                sync,
+                leaves.leaf_of,
+                pairs.single_gradients[column],
+                pairs.single_hessians[column],
+                scales[0],
+                scales[1],
+                leaves.sums[column],
+            )
+        else:
+            sum_leaves(
+                thread_id,
+                n_threads,
+                sync,
+                leaves.leaf_of,
+                pairs.double_gradients[column],
+                pairs.double_hessians[column],
+                scales[0],
+                scales[1],
+                leaves.sums[column],
+            )
     barrier(sync, n_threads)
     if thread_id == 0:
         _weigh(n_threads, rules, tables, leaves)

@@ -14,6 +14,7 @@ from hornbeam.kernels.histogram import (
 )
 from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.leaves import NodeColumns
+from hornbeam.kernels.multi_output import MultiOutputBuffers
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws
 
@@ -42,9 +43,11 @@ __all__ = [
     "STATE_SIZE",
     "STATUS",
     "BoundTables",
+    "GradientColumns",
     "GrowthRules",
     "HistogramPool",
     "LeafGradients",
+    "OutputColumns",
     "TreeBuffers",
     "TreeFeatures",
     "TreeLeaves",
@@ -98,6 +101,8 @@ class GrowthRules(NamedTuple):
         Whether the leaf of the highest gain is split next, instead of whole levels.
     packs
         Whether the sums of at most BLOCK_ROWS rows are packed.
+    columns
+        The number of histograms of a node.
     """
 
     split: SplitRules
@@ -107,6 +112,7 @@ class GrowthRules(NamedTuple):
     max_leaves: int
     lossguide: bool
     packs: bool
+    columns: int
 
 
 class TreeRows(NamedTuple):
@@ -118,20 +124,56 @@ class TreeRows(NamedTuple):
         (columns, rows) uint8 or uint16: bins, column-major.
     columns
         The same bins by row.
-    gradients
-        In fixed point.
     rows
         (2, rows) uint32: the rows of each node are contiguous, in one of two sides.
     """
 
     by_feature: NDArray[Any]
     columns: BinColumns
-    gradients: QuantisedGradients
     rows: NDArray[np.uint32]
 
 
+class GradientColumns(NamedTuple):
+    """The gradient columns of a multi-output tree, in fixed point.
+
+    Attributes
+    ----------
+    packed
+        (columns, rows) int64; see `QuantisedGradients`.
+    wide
+        (columns, 2, rows) int64, or (columns, 2, 0).
+    is_wide
+        (columns,) uint8: which of the two a column uses.
+    """
+
+    packed: NDArray[np.int64]
+    wide: NDArray[np.int64]
+    is_wide: NDArray[np.uint8]
+
+
+class OutputColumns(NamedTuple):
+    """What the splits of a multi-output tree are searched by.
+
+    Attributes
+    ----------
+    gradients
+        Of the rows.
+    histograms
+        (columns, slots, 2, bins) int64, those of one more column where it counts rows.
+    scales
+        (columns, 2) float64: the value of one unit of gradient and hessian sums.
+    buffers
+        Of the split search.
+    """
+
+    gradients: GradientColumns
+    histograms: NDArray[np.int64]
+    scales: NDArray[np.float64]
+    buffers: MultiOutputBuffers
+
+
 class HistogramPool(NamedTuple):
-    """The histograms of nodes.
+    """The histograms of nodes, in multi-output trees those of the first column.
 
     Attributes
     ----------
@@ -222,17 +264,22 @@ class BoundTables(NamedTuple):
     Attributes
     ----------
     weights
-        (nodes,) float64: as a leaf; NaN at the root, where it is not known.
+        (nodes, columns) float64: as a leaf; NaN at the root, where it is not known.
     bounds
-        (nodes, 2) float64: the least and the largest weight in the node's subtree.
+        (nodes, columns, 2) float64: the least and the largest weight in the node's
+        subtree.
     left
         (nodes,) int32: the left child, or -1 where children are not searched.
     directions
         (nodes,) int8: those of the splits; see `NodeConstraints`.
     reach
-        (nodes, 2) float64: the range of the weights of each node and of the children
-        that it would get.
-    reach_below, grows
+        (nodes, columns, 2) float64: the range of the weights of each node and of the
+        children that it would get.
+    sides
+        (nodes, columns, 2) float64: the weights of these children.
+    grows
+        (nodes,) uint8: whether the bounds of a node may still change.
+    reach_below, grows_below
         (nodes, 2) and (nodes,) uint8: buffers of `leaves.bound_nodes`.
     """
 
@@ -241,8 +288,10 @@ class BoundTables(NamedTuple):
     left: NDArray[np.int32]
     directions: NDArray[np.int8]
     reach: NDArray[np.float64]
-    reach_below: NDArray[np.float64]
+    sides: NDArray[np.float64]
     grows: NDArray[np.uint8]
+    reach_below: NDArray[np.float64]
+    grows_below: NDArray[np.uint8]
 
 
 class TreeLimits(NamedTuple):
@@ -282,6 +331,9 @@ class TreeBuffers(NamedTuple):
     found, found_sets
         (nodes, parts) SPLIT_DTYPE and (nodes, parts, words): the best split of each
         task of the search.
+    found_sides
+        (nodes, parts, columns, 2) float64: the weights of the children of these splits;
+        (nodes, parts, 0, 2) in trees of one output, or without constraints.
     histogram_buffers
         Memory of the threads that build histograms.
     columns, allowed
@@ -301,6 +353,7 @@ class TreeBuffers(NamedTuple):
     joins: NDArray[np.int64]
     found: NDArray[Any]
     found_sets: NDArray[Any]
+    found_sides: NDArray[np.float64]
     histogram_buffers: HistogramBuffers
     columns: NDArray[np.uint64]
     allowed: NDArray[np.uint8]
@@ -312,15 +365,22 @@ class TreeBuffers(NamedTuple):
 
 
 class LeafGradients(NamedTuple):
-    """The gradients and hessians that leaves are summed of, (rows,) each.
+    """The gradients and hessians that leaves are summed of, (columns, rows) each.
 
-    They are float32, or float64 in the second pair; the other pair is empty.
+    The columns are the outputs of the tree, followed in multi-output trees by those
+    that an objective has set for the split search. They are float32, or float64 in the
+    second pair; the other pair is empty.
     """
 
     single_gradients: NDArray[np.float32]
     single_hessians: NDArray[np.float32]
     double_gradients: NDArray[np.float64]
     double_hessians: NDArray[np.float64]
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns."""
+        return len(self.single_gradients) or len(self.double_gradients)
 
 
 class TreeLeaves(NamedTuple):
@@ -333,7 +393,7 @@ class TreeLeaves(NamedTuple):
     leaf_of
         (rows,) uint32, out: the leaf of each row.
     scales
-        (2,) float64: the value of one unit of the sums.
+        (columns, 2) float64: the value of one unit of the sums.
     weighs, learning_rate
         Whether the nodes are weighed, and the factor on the weights of leaves.
     nodes
@@ -343,9 +403,9 @@ class TreeLeaves(NamedTuple):
     tasks
         (tasks, 5) int64: see `partition.mark_leaves`.
     sums
-        (threads, nodes + 1, 2) int64: see `partition.sum_leaves`.
+        (columns, threads, nodes + 1, 2) int64: see `partition.sum_leaves`.
     node_sums, weights
-        (1, nodes, 2) and (1, nodes) float64: see `leaves.weigh_nodes`.
+        (columns, nodes, 2) and (columns, nodes) float64: see `leaves.weigh_nodes`.
     left, parent
         (nodes,) int32, out: -1 where there is none.
     columns

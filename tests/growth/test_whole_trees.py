@@ -63,6 +63,9 @@ def grown_in_one_call(monkeypatch):
 def digests(calls, kind, params, rounds=3):
     """Return the digests of the models that both ways grow."""
     values, labels = TABLES[kind]
+    if params.get("multi_strategy") == "multi_output_tree":
+        others = np.arange(labels.size) % 3 == 1, np.sin(np.arange(labels.size))
+        labels = np.column_stack([labels, *others])
     weights, found = None, []
     if params.get("feature_weights"):
         weights = np.arange(values.shape[1]) % 4 / 4
@@ -129,6 +132,42 @@ def test_many_rows_whose_cuts_are_screened(threads, grown_in_one_call, monkeypat
     assert one == other
 
 
+#: Of multi-output trees, beside those of all trees.
+OUTPUTS = st.fixed_dictionaries(
+    {
+        "multi_strategy": st.just("multi_output_tree"),
+        "objective": st.sampled_from(["reg:squarederror", "reg:pseudohubererror"]),
+        "sketch_outputs": st.sampled_from([0, 0, 2]),
+    }
+)
+
+
+@given(kind=st.sampled_from(sorted(TABLES)), params=PARAMETERS, outputs=OUTPUTS)
+@examples(12)
+def test_every_multi_output_tree_is_the_same(kind, params, outputs):
+    with pytest.MonkeyPatch.context() as patch:
+        calls = grown_in_one_call.__wrapped__(patch)
+        one, other = digests(calls, kind, {**params, **outputs})
+    assert one == other
+
+
+def test_columns_for_the_split_search_alone(grown_in_one_call):
+    """The gradients of an objective that searches splits by others than leaves have."""
+    values, labels = TABLES["numbers"]
+    data, found = hornbeam.DMatrix(values, np.column_stack([labels, 1 - labels])), []
+
+    def objective(margins, data):
+        gradients = margins - data.get_label()
+        hessians = np.ones_like(gradients)
+        return gradients, hessians, gradients.sum(axis=1), hessians[:, 0]
+
+    params = {"multi_strategy": "multi_output_tree", "num_target": 2, "base_score": 0.5}
+    for grown_in_one_call.enabled in (True, False):
+        model = hornbeam.train(params, data, 2, obj=objective, verbose_eval=False)
+        found.append(model.digest())
+    assert len(set(found)) == 1 and len(grown_in_one_call) == 4
+
+
 #: Directions fit all tables.
 CONSTRAINTS = st.fixed_dictionaries(
     {
@@ -153,14 +192,29 @@ def test_every_constraint_gives_the_same_trees(kind, params, limits):
     assert one == other
 
 
+@given(
+    kind=st.sampled_from(sorted(TABLES)),
+    params=PARAMETERS,
+    limits=CONSTRAINTS,
+    outputs=OUTPUTS,
+)
+@examples(20)
+def test_every_constraint_on_multi_output_trees(kind, params, limits, outputs):
+    with pytest.MonkeyPatch.context() as patch:
+        calls = grown_in_one_call.__wrapped__(patch)
+        one, other = digests(calls, kind, {**params, **limits, **outputs})
+    assert one == other
+
+
 def name_of(kernel):
     """Return the name of a kernel, which may be native."""
     native = getattr(kernel, "__self__", None)
     return getattr(native, "fallback", kernel).__name__
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
-def test_a_tree_is_one_dispatch(policy, monkeypatch):
+def test_a_tree_is_one_dispatch(policy, outputs, monkeypatch):
     """Whatever its size, when the tables have grown to it."""
     names, run = [], Team.run
 
@@ -170,6 +224,9 @@ def test_a_tree_is_one_dispatch(policy, monkeypatch):
 
     values, labels = TABLES["many bins"]
     params = {"max_depth": 0, "max_leaves": 300, "grow_policy": policy}
+    if outputs > 1:
+        params["multi_strategy"] = "multi_output_tree"
+        labels = labels[:, None] + values[:, :1] * np.arange(outputs)
     data = hornbeam.DMatrix(values, labels)
     booster = hornbeam.Booster(params, [data])
     booster.update(data, 0)
@@ -211,7 +268,10 @@ LIMITED = {
 }
 
 
-@pytest.mark.parametrize("limits", [{}, LIMITED])
+MULTI_OUTPUT = {"multi_strategy": "multi_output_tree"}
+
+
+@pytest.mark.parametrize("limits", [{}, LIMITED, MULTI_OUTPUT, LIMITED | MULTI_OUTPUT])
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
 def test_threads_share_the_phases_of_large_nodes(policy, limits, grown_in_one_call):
     """Enough rows for every phase to be shared among threads."""
@@ -219,6 +279,8 @@ def test_threads_share_the_phases_of_large_nodes(policy, limits, grown_in_one_ca
     values = rng.normal(size=(120_000, 24)).astype(np.float32)
     values[rng.random(values.shape) < 0.02] = np.nan
     labels = np.nan_to_num(values[:, 0] * values[:, 1] + values[:, 2])
+    if "multi_strategy" in limits:
+        labels = np.column_stack([labels, np.nan_to_num(values[:, 3])])
     data, found = hornbeam.DMatrix(values, labels), []
     for threads in (1, 2, 3, 7):
         params = {"nthread": threads, "grow_policy": policy, "max_leaves": 40, **limits}

@@ -250,7 +250,11 @@ def test_coarse_pairs_are_the_nearest_integers(dtype, scale, n_threads):
     g[2:7], g[7:12], h[2:7] = steps[0] * halves, -steps[0] * halves, steps[1] * halves
     packed = np.empty(rows, np.int64)
     magnitudes = np.empty((-(-rows // TASK_ROWS), 2), np.int64)
-    call(quantise, g, h, *(1 / steps), packed, magnitudes, n_threads=n_threads)
+    given = g, h, *(1 / steps), packed, magnitudes
+    numbers = np.empty(rows, np.uint32)
+    call(quantise, *given, numbers, n_threads=n_threads)
+    np.testing.assert_array_equal(numbers, np.arange(rows))
+    call(quantise, *given, numbers[:0], n_threads=n_threads)
     coarse_g, coarse_h = packed >> 32, packed & 0xFFFFFFFF
     for i in range(300):
         exact = naive.fixed_point(g[i], steps[0])

@@ -273,11 +273,12 @@ FOUR = {
     "bin_column": "bins and floats",
     "regress_leaves": "floats of features and of gradients",
 }
-SIX = {
-    "grow_tree": "bins, with or without categories, or with categories and limits",
+TWELVE = {
+    "grow_tree": "bins, with or without categories, or with categories and limits, of "
+    "one output or several",
 }
 #: The most variants of each kernel; of the others there is one.
-MOST = {name: n for n, some in ((2, TWO), (4, FOUR), (6, SIX)) for name in some}
+MOST = {name: n for n, some in ((2, TWO), (4, FOUR), (12, TWELVE)) for name in some}
 
 
 @pytest.mark.slow

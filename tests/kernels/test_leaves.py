@@ -172,7 +172,7 @@ def test_columns_of_a_tree(outputs):
     weights = rng.normal(size=(outputs, n_nodes))
     weights[0, 2] = -1e300  # of an inner node
     sums = rng.uniform(size=(outputs, n_nodes, 2))
-    of_outputs = n_nodes, outputs
+    of_outputs = outputs, n_nodes
     new = NodeColumns(
         right=np.empty(n_nodes, np.int32),
         feature=np.empty(n_nodes, np.int32),
@@ -189,9 +189,9 @@ def test_columns_of_a_tree(outputs):
     np.testing.assert_array_equal(new.feature, splits["feature"])
     np.testing.assert_array_equal(new.default_left, splits["missing_left"])
     np.testing.assert_array_equal(new.split_type, splits["is_categorical"])
-    rounded = weights.clip(-most, most).astype(np.float32).T
+    rounded = weights.clip(-most, most).astype(np.float32)
     np.testing.assert_array_equal(new.weight, rounded)
-    np.testing.assert_array_equal(new.value, np.where(is_leaf[:, None], rounded, 0))
+    np.testing.assert_array_equal(new.value, np.where(is_leaf, rounded, 0))
     gains = splits["gain"].clip(-most, most).astype(np.float32)
     np.testing.assert_array_equal(new.gain, gains)
     covers = sums[..., 1].sum(axis=0).astype(np.float32)

@@ -107,12 +107,13 @@ class HostedBlockRows(BlockRows):
     def _leaf_pairs(self) -> list[tuple[GradientPair, NDArray[np.float64]]]:
         found = []
         for number, column in enumerate(self._state.leaf_columns):
-            own = [array for array in column.leaf_gradients() if array.size > 0]
             gradients, hessians = (
                 self._stream.send((name, number), 8, array)
-                for name, array in zip(("gradients", "hessians"), own, strict=True)
+                for name, array in zip(
+                    ("gradients", "hessians"), column.pair, strict=True
+                )
             )
-            pair = GradientPair(gradients, hessians, own[0].dtype)
+            pair = GradientPair(gradients, hessians, column.pair[0].dtype)
             found.append((pair, self._leaf_per_unit[number]))
         return found
 

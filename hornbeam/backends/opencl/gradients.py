@@ -155,7 +155,5 @@ class DeviceGradients:
 
     def _uploaded(self, column: GradientColumn) -> GradientPair:
         """Return the gradients of a column of the host."""
-        given = column.leaf_gradients()
-        own = [array for array in given if array.size > 0]
-        gradients, hessians = (self._queue.copy_of(array) for array in own)
-        return GradientPair(gradients, hessians, own[0].dtype)
+        gradients, hessians = (self._queue.copy_of(array) for array in column.pair)
+        return GradientPair(gradients, hessians, column.pair[0].dtype)

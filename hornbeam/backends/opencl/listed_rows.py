@@ -17,6 +17,7 @@ from hornbeam.backends.opencl.mirror import Mirror
 from hornbeam.backends.opencl.partition import DevicePartition, PartitionScratch
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue
 from hornbeam.backends.row_numbers import RowNumbers
+from hornbeam.backends.row_state import NO_ROWS
 from hornbeam.binning.layout import (
     DenseBins,
     ExternalBins,
@@ -87,9 +88,10 @@ class ListedRows(MemoryRows):
 
     def _begin(
         self, features: NDArray[np.uint64], taken: NDArray[np.uint8] | None
-    ) -> None:
+    ) -> NDArray[np.uint32]:
         self._histograms.choose(features)
         self._partition.begin_tree(taken)
+        return NO_ROWS
 
     def begin_tree(
         self,

@@ -239,9 +239,7 @@ class OpenCLRows(ListedRows):
     def leaf_gradients(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the gradients and hessians that leaves are summed of, each (rows,)."""
         self._gradients.on_host()
-        found = self._state.leaf_columns[0].leaf_gradients()
-        gradients, hessians = (own for own in found if own.size > 0)
-        return gradients, hessians
+        return self._state.leaf_columns[0].pair
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         (leaf_of,) = self._leaf_of.on_device()
