@@ -77,6 +77,7 @@ FASTER = {
             "transform.replace_log",
             "transform.replace_log1p",
             "transform.replace_sigmoid",
+            "tree._search_columns",
             "tree._search_nodes",
             "tree_shap.explain_rows",
             "value_counts",
@@ -91,6 +92,7 @@ FASTER = {
             "split.search_node",
             "symmetric_tree.add_node_gains",
             "transform.replace_sigmoid",
+            "tree._search_columns",
             "tree._search_nodes",
         }
     ),
@@ -104,6 +106,7 @@ PARTS = frozenset(
         "partition.sum_leaves",
         "split.search_node",
         "symmetric_tree.add_node_gains",
+        "tree._search_columns",
         "tree._search_nodes",
     }
 )
