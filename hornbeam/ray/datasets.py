@@ -124,7 +124,8 @@ def split_rows(
     if qid is not None:
         ids = np.concatenate([own for size, _, own, _ in found if size])
         runs = [own + end for (*_, own), end in zip(found, ends[:-1], strict=True)]
-        groups = np.append(np.concatenate(runs)[_starts_of_runs(ids)], n_rows)
+        is_first = np.append(True, ids[1:] != ids[:-1])
+        groups = np.append(np.concatenate(runs)[is_first], n_rows)
         bounds = groups[np.searchsorted(groups, bounds)]
     return RowBlocks(whole, blocks, ends.tolist(), bounds.tolist())
 
@@ -133,19 +134,16 @@ def split_rows(
 def _describe(
     block: pa.Table, qid: str | None
 ) -> tuple[int, list[str], NDArray[Any], NDArray[np.intp]]:
-    """Return rows and columns; of each run of a query id the id and the first row."""
+    """Return rows and columns; of each run of a query id the id and the first row.
+
+    Ray sends the function by value. It calls none of Hornbeam's, which the machine may
+    not have: an actor there is told so.
+    """
     ids = np.empty(0)
     if qid in block.column_names:
         ids = block.column(qid).to_numpy()
-    starts = _starts_of_runs(ids)
+    starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
     return block.num_rows, block.column_names, ids[starts], starts
-
-
-def _starts_of_runs(values: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the index of the first of each run of equal values."""
-    is_first = np.ones(len(values), bool)
-    is_first[1:] = values[1:] != values[:-1]
-    return np.flatnonzero(is_first)
 
 
 def _check_columns(
