@@ -13,33 +13,20 @@ from hornbeam.data.meta_info import GROUPINGS, MetaInfo
 from hornbeam.data.schema import listed
 from hornbeam.errors import DataError, ErrorCode, short_traceback
 
-__all__ = ["MetaInfoAccessors"]
+__all__ = ["MetaInfoAccessors", "MetaInfoGetters"]
 
 Floats = npt.NDArray[np.float64]
 
 
-class MetaInfoAccessors:
-    """Base class of matrices with a `MetaInfo`.
-
-    Setters copy values as float64. Getters return read-only arrays, which are empty if
-    nothing was set.
-    """
+class MetaInfoGetters:
+    """Base class of rows with a `MetaInfo`: what a training reads of it."""
 
     info: MetaInfo
-    feature_names: Any
-    feature_types: Any
-
-    # For training and prediction
 
     @property
     def labels(self) -> Floats | None:
         """The labels, (rows,) or (rows, targets)."""
         return self.info["label"]
-
-    @property
-    def weights(self) -> Floats | None:
-        """The weights as they were set, one for each row or each group."""
-        return self.info["weight"]
 
     @property
     def row_weights(self) -> Floats | None:
@@ -50,6 +37,24 @@ class MetaInfoAccessors:
     def base_margin(self) -> Floats | None:
         """The margins, (rows,) or (rows, outputs)."""
         return self.info["base_margin"]
+
+
+class MetaInfoAccessors(MetaInfoGetters):
+    """Base class of matrices with a `MetaInfo`.
+
+    Setters copy values as float64. Getters return read-only arrays, which are empty if
+    nothing was set.
+    """
+
+    feature_names: Any
+    feature_types: Any
+
+    # For training and prediction
+
+    @property
+    def weights(self) -> Floats | None:
+        """The weights as they were set, one for each row or each group."""
+        return self.info["weight"]
 
     @property
     def feature_weights(self) -> Floats | None:

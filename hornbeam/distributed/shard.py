@@ -20,6 +20,7 @@ from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.boosting.dart import rounded
 from hornbeam.boosting.margins import add_layout, start_margins
 from hornbeam.data.meta_info import MetaInfo
+from hornbeam.data.meta_info_accessors import MetaInfoGetters
 from hornbeam.data.schema import Schema
 from hornbeam.data.sources.first_pass import FieldCollector
 from hornbeam.distributed.binned_rows import BinnedRows
@@ -62,7 +63,7 @@ class Worker:
     n_threads: int
 
 
-class Shard(BinnedRows):
+class Shard(MetaInfoGetters, BinnedRows):
     """The rows of some partitions on their worker, for training or evaluation.
 
     Call `prepare` first. Training rows then take part in the passes for cuts, and are
@@ -175,21 +176,6 @@ class Shard(BinnedRows):
     ) -> np.ndarray:
         """Return a block of rows, missing values as NaN; the array is read-only."""
         return self.table.rows(start, stop, features)
-
-    @property
-    def labels(self) -> Floats | None:
-        """The labels, (rows,) or (rows, targets)."""
-        return self.info["label"]
-
-    @property
-    def row_weights(self) -> Floats | None:
-        """The weights, one for each row."""
-        return self.info.row_weights
-
-    @property
-    def base_margin(self) -> Floats | None:
-        """The margins, (rows,) or (rows, outputs)."""
-        return self.info["base_margin"]
 
     # Initialisation of a model
 
