@@ -178,11 +178,9 @@ class ProcessCluster(Transport):
             connection.wait_at_most(_HELLO_TIMEOUT)
             hello = connection.receive_text()
             version, pid = str(hello["version"]), int(hello["pid"])
-            number = hello.get("number")
             connection.wait_at_most(None)
             with self._changed:
-                if number is None:
-                    number, self._n_joined = self._n_joined, self._n_joined + 1
+                number, self._n_joined = self._n_joined, self._n_joined + 1
             place = f"worker {number} ({connection.remote_host}, process {pid})"
             if version != __version__:
                 self._refused.append(f"{place} with Hornbeam {version}")
