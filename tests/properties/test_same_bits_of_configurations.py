@@ -365,7 +365,7 @@ def assert_one_model(configuration, turns, rounds=ROUNDS, counts=THREADS):
     ],
 )
 def test_each_choice_is_one_model_on_any_threads(configuration, turns, thread_counts):
-    assert_one_model(configuration, turns, rounds=2, counts=thread_counts)
+    assert_one_model(configuration, turns, counts=thread_counts)
 
 
 @pytest.mark.slow
