@@ -17,10 +17,10 @@ from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = [
     "Columns",
-    "Piece",
+    "Part",
     "check_dataset",
     "column_not_found",
-    "matrix_of",
+    "read_part",
     "split_rows",
     "to_dmatrix",
 ]
@@ -56,6 +56,8 @@ def column_not_found(column: str, present: Sequence[str], what: str) -> DataErro
 
 #: Rows of a block: the reference of its pyarrow table, the first row, and their number.
 Piece = tuple[Any, int, int]
+#: The name of a dataset, and the rows of a worker.
+Part = tuple[str, list[Piece]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +208,21 @@ def to_dmatrix(
     if not tables:
         schema = shard.schema()
         tables = [pa.schema(zip(schema.names, schema.types, strict=True)).empty_table()]
-    return matrix_of(tables, "shard", columns, dates)
+    return _matrix_of(tables, "shard", columns, dates)
 
 
-def matrix_of(
+def read_part(part: Part, columns: Columns, dates: str) -> DMatrix:
+    """Return a matrix of the rows of a worker, with ``dates`` as for `DMatrix`."""
+    name, pieces = part
+    blocks = ray.get([block for block, _, _ in pieces])
+    tables = [
+        block.slice(start, size)
+        for block, (_, start, size) in zip(blocks, pieces, strict=True)
+    ]
+    return _matrix_of(tables, name, columns, dates)
+
+
+def _matrix_of(
     tables: Sequence[pa.Table], name: str, columns: Columns, dates: str
 ) -> DMatrix:
     """Return a matrix of the rows of all tables, in the order of the first's columns.
