@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import ray
 from numpy.typing import NDArray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode, require
@@ -56,6 +58,8 @@ def column_not_found(column: str, present: Sequence[str], what: str) -> DataErro
 
 #: Rows of a block: the reference of its pyarrow table, the first row, and their number.
 Piece = tuple[Any, int, int]
+#: Of a block: rows and columns; of each run of a query id the id and the first row.
+_Description = tuple[int, list[str], NDArray[Any], NDArray[np.intp]]
 #: The name of a dataset, and the rows of a worker.
 Part = tuple[str, list[Piece]]
 
@@ -112,7 +116,7 @@ def split_rows(
         blocks = whole.to_arrow_refs()
     finally:
         options.preserve_order = before
-    found: list[Any] = ray.get([_describe.remote(block, qid) for block in blocks])
+    found = _describe_blocks(blocks, qid)
     ends = np.cumsum([0, *(size for size, _, _, _ in found)])
     n_rows = int(ends[-1])
     if n_rows == 0:
@@ -132,20 +136,44 @@ def split_rows(
     return RowBlocks(whole, blocks, ends.tolist(), bounds.tolist())
 
 
-@ray.remote(num_cpus=0, name="hornbeam: describe a block")
-def _describe(
-    block: pa.Table, qid: str | None
-) -> tuple[int, list[str], NDArray[Any], NDArray[np.intp]]:
-    """Return rows and columns; of each run of a query id the id and the first row.
+def _describe_blocks(blocks: Sequence[Any], qid: str | None) -> list[_Description]:
+    """Return descriptions of blocks: by one task on each machine, so that none moves.
+
+    With a task for each block Ray would start processes, beside the idle ones.
+    """
+    by_node: dict[str, list[Any]] = defaultdict(list)
+    for ref, known in ray.experimental.get_object_locations(blocks).items():
+        by_node[next(iter(known["node_ids"]), "")].append(ref)
+    asked = [
+        _describe.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)
+            if node
+            else "DEFAULT"
+        ).remote(refs, qid)
+        for node, refs in by_node.items()
+    ]
+    found: dict[Any, _Description] = {}
+    for refs, answer in zip(by_node.values(), asked, strict=True):
+        found |= zip(refs, ray.get(answer), strict=True)
+    return [found[ref] for ref in blocks]
+
+
+@ray.remote(num_cpus=0, name="hornbeam: describe blocks")
+def _describe(blocks: Sequence[Any], qid: str | None) -> list[_Description]:
+    """Return the descriptions of blocks.
 
     Ray sends the function by value. It calls none of Hornbeam's, which the machine may
-    not have: an actor there is told so.
+    not have: a worker there is told so.
     """
-    ids = np.empty(0)
-    if qid in block.column_names:
-        ids = block.column(qid).to_numpy()
-    starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
-    return block.num_rows, block.column_names, ids[starts], starts
+    found = []
+    for ref in blocks:
+        block = ray.get(ref)
+        ids = np.empty(0)
+        if qid in block.column_names:
+            ids = block.column(qid).to_numpy()
+        starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
+        found.append((block.num_rows, block.column_names, ids[starts], starts))
+    return found
 
 
 def _check_columns(
