@@ -36,17 +36,6 @@ class Rows:
         """The numbers of rows and features."""
         return self.features.shape[0], self.features.shape[1]
 
-    def array(self) -> Any:
-        """Return the features as an array or a sparse matrix; times stay."""
-        if isinstance(self.features, pa.Table):
-            if any(map(pa.types.is_temporal, self.features.schema.types)):
-                return self.features
-            columns = [
-                np.asarray(column.to_numpy()) for column in self.features.columns
-            ]
-            return np.column_stack(columns)
-        return self.features
-
     def take(self, rows: npt.NDArray[Any]) -> Rows:
         """Return some rows: by a mask, or by their numbers."""
         fields = {name: values[rows] for name, values in self.fields.items()}

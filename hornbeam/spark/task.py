@@ -314,6 +314,8 @@ def _matrix(task: Task, library: Any, rows: Rows, has_keys: bool) -> DMatrix:
     options = dict(task.matrix_options)
     if task.features.names is not None:
         options["feature_names"] = list(task.features.names)
+    if task.features.types is not None:
+        options.setdefault("feature_types", list(task.features.types))
 
     def create() -> DMatrix:
         matrix: DMatrix = library.DMatrix(rows.features, **rows.fields, **options)
