@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -64,44 +63,26 @@ _Description = tuple[int, list[str], NDArray[Any], NDArray[np.intp]]
 Part = tuple[str, list[Piece]]
 
 
-@dataclass(frozen=True, slots=True)
-class RowBlocks:
-    """The blocks of a dataset, in the order of its rows, split into ranges of rows.
+class Split(NamedTuple):
+    """A dataset in ranges of rows.
 
     Attributes
     ----------
     dataset
         The dataset, computed.
-    blocks
-        References of pyarrow tables.
-    ends
-        (blocks + 1,): the first row of each block, and the number of rows.
     bounds
         (ranges + 1,): the first row of each range, and the number of rows.
+    ranges
+        The rows of each range; of an empty one no rows of a block with some, so that a
+        worker without rows knows the columns.
     """
 
     dataset: Any
-    blocks: list[Any]
-    ends: list[int]
     bounds: list[int]
-
-    def pieces(self, number: int) -> list[Piece]:
-        """Return the rows of a range; if it is empty, no rows of a block with some.
-
-        So a worker without rows knows the columns.
-        """
-        start, stop = self.bounds[number : number + 2]
-        found: list[Piece] = []
-        for ref, (first, end) in zip(self.blocks, pairwise(self.ends), strict=True):
-            low, high = max(start, first), min(stop, end)
-            if low < high or (start == stop and first < end and not found):
-                found.append((ref, max(low - first, 0), max(high - low, 0)))
-        return found
+    ranges: list[list[Piece]]
 
 
-def split_rows(
-    dataset: Any, name: str, n_ranges: int, qid: str | None = None
-) -> RowBlocks:
+def split_rows(dataset: Any, name: str, n_ranges: int, qid: str | None = None) -> Split:
     """Compute a dataset; split it into ranges of about equally many rows.
 
     With `qid`, the column of query groups, ranges end where groups end. Raises a
@@ -116,7 +97,7 @@ def split_rows(
         blocks = whole.to_arrow_refs()
     finally:
         options.preserve_order = before
-    found = _describe_blocks(blocks, qid)
+    found = _describe_blocks(blocks, n_ranges, qid)
     ends = np.cumsum([0, *(size for size, _, _, _ in found)])
     n_rows = int(ends[-1])
     if n_rows == 0:
@@ -133,28 +114,38 @@ def split_rows(
         is_first = np.append(True, ids[1:] != ids[:-1])
         groups = np.append(np.concatenate(runs)[is_first], n_rows)
         bounds = groups[np.searchsorted(groups, bounds)]
-    return RowBlocks(whole, blocks, ends.tolist(), bounds.tolist())
+    ranges: list[list[Piece]] = []
+    for start, stop in pairwise(bounds.tolist()):
+        ranges.append([])
+        for ref, (first, end) in zip(blocks, pairwise(ends.tolist()), strict=True):
+            low, high = max(start, first), min(stop, end)
+            no_rows = start == stop and first < end and not ranges[-1]
+            if low < high or no_rows:
+                ranges[-1].append((ref, max(low - first, 0), max(high - low, 0)))
+    return Split(whole, bounds.tolist(), ranges)
 
 
-def _describe_blocks(blocks: Sequence[Any], qid: str | None) -> list[_Description]:
-    """Return descriptions of blocks: by one task on each machine, so that none moves.
+def _describe_blocks(
+    blocks: Sequence[Any], n_ranges: int, qid: str | None
+) -> list[_Description]:
+    """Return descriptions of blocks, by tasks on their machines, so that none moves.
 
-    With a task for each block Ray would start processes, beside the idle ones.
+    There are about as many tasks as ranges: for one of each block Ray would start
+    processes beside those of the workers.
     """
     by_node: dict[str, list[Any]] = defaultdict(list)
     for ref, known in ray.experimental.get_object_locations(blocks).items():
         by_node[next(iter(known["node_ids"]), "")].append(ref)
-    asked = [
-        _describe.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)
-            if node
-            else "DEFAULT"
-        ).remote(refs, qid)
-        for node, refs in by_node.items()
-    ]
+    size = -(-len(blocks) // n_ranges)
+    asked = []
+    for node, refs in by_node.items():
+        place = NodeAffinitySchedulingStrategy(node, soft=True) if node else "DEFAULT"
+        task = _describe.options(scheduling_strategy=place)
+        parts = [refs[start : start + size] for start in range(0, len(refs), size)]
+        asked += [(own, task.remote(own, qid)) for own in parts]
     found: dict[Any, _Description] = {}
-    for refs, answer in zip(by_node.values(), asked, strict=True):
-        found |= zip(refs, ray.get(answer), strict=True)
+    for own, answer in asked:
+        found |= zip(own, ray.get(answer), strict=True)
     return [found[ref] for ref in blocks]
 
 

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -22,21 +23,20 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback
 from hornbeam.data.containers.frame import check_dates_option
-from hornbeam.distributed.group import error_of_workers
+from hornbeam.distributed.attempts import Attempts, Outcome, result_of
 from hornbeam.distributed.parameter_checks import check_cluster_training
-from hornbeam.distributed.run_state import RunState, latest
-from hornbeam.distributed.tracker import Tracker
 from hornbeam.distributed.transport import check_version
 from hornbeam.errors import (
     ClusterError,
     DataError,
     ErrorCode,
+    HornbeamError,
     ParameterError,
 )
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.ray.datasets import Part, split_rows
-from hornbeam.ray.worker import Job, Outcome, train_part
+from hornbeam.ray.datasets import Part, read_part, split_rows
+from hornbeam.ray.worker import train_part
 
 __all__ = ["check_resources", "train"]
 
@@ -44,6 +44,9 @@ __all__ = ["check_resources", "train"]
 _START_TIMEOUT = 60.0
 #: Seconds by which a worker may fail later than the first one before it is given up.
 _LAST_WORDS = 10.0
+#: The codes of errors that say that another worker is lost: before all have joined the
+#: group, its tracker is stopped then.
+_OTHERS_FAILED = (ErrorCode.GROUP_FAILED, ErrorCode.TRACKER_NOT_FOUND)
 
 
 def train(
@@ -157,12 +160,14 @@ def train(
         "custom_metric": custom_metric,
     }
     parts = [
-        [(name, rows.pieces(rank)) for name, rows in split]
+        [(name, rows.ranges[rank]) for name, rows in split]
         for rank in range(num_workers)
     ]
-    job = Job(columns, dates, patience, arguments)
-    with _Workers(parts, job, cpus_per_worker) as workers:
-        return workers.train(max_failures)
+    read = partial(read_part, columns=columns, dates=dates)
+    with _Workers(parts, (read, arguments, patience), cpus_per_worker) as workers:
+        booster: Booster
+        booster, booster.history = workers.train(max_failures)
+        return booster
 
 
 def _datasets(
@@ -192,14 +197,18 @@ class _Workers:
     ----------
     parts
         The rows of each worker, of each dataset.
-    job
-        What is the same for all workers.
+    common
+        The arguments of `train_part` that are the same for all workers.
     cpus
         The number of CPUs for each.
     """
 
-    def __init__(self, parts: Sequence[Sequence[Part]], job: Job, cpus: int) -> None:
-        self._parts, self._job, self._cpus = parts, ray.put(job), cpus
+    def __init__(
+        self, parts: Sequence[Sequence[Part]], common: tuple[Any, ...], cpus: int
+    ) -> None:
+        self._parts, self._cpus = parts, cpus
+        self._common = [ray.put(one) for one in common]
+        self._attempts = Attempts(len(parts), ray.util.get_node_ip_address())
         #: By their tasks: the ranks of workers that have not answered.
         self._waiting: dict[Any, int] = {}
         #: Of all workers that were lost so far.
@@ -215,79 +224,75 @@ class _Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._attempts.end("the training has ended")
         self._give_up()
         remove_placement_group(self._group)
 
-    def train(self, max_failures: int) -> Booster:
-        """Train until no worker is lost on the way."""
-        state: RunState | None = None
+    def train(self, max_failures: int) -> Any:
+        """Train until no worker is lost on the way; return the result."""
         for _ in range(max_failures + 1):
-            found = self._attempt(_check_versions(self._places), state)
-            errors = {one.worker: one.error for one in found.values() if one.error}
-            if any(one.error and not one.is_loss for one in found.values()):
-                raise error_of_workers(errors)
-            if 0 in found and not errors:
-                booster: Booster = found[0].booster
-                booster.history = found[0].history
-                return booster
-            if len(found) == len(self._parts):
-                raise error_of_workers(errors)
-            state = latest(state, *(one.state for one in found.values()))
+            found = self._attempt(_check_versions(self._places))
+            if len(found) == len(self._parts) or not all(map(_is_of_others, found)):
+                return result_of(found)
+            self._attempts.keep(*(one.state for one in found))
         raise ClusterError(
             f"workers were lost {max_failures + 1} times: {', '.join(self._lost)}; see "
             "their logs (they may need more memory), or raise max_failures",
             code=ErrorCode.WORKERS_LOST,
         )
 
-    def _attempt(
-        self, names: Sequence[str], start: RunState | None
-    ) -> dict[int, Outcome]:
-        """Let all workers train together; return the answers by rank.
+    def _attempt(self, names: Sequence[str]) -> list[Outcome]:
+        """Let all workers train together; return the answers of those not lost.
 
-        Those that are lost have none. After the first failure the group is ended, and
-        workers that are silent long after it are lost, too.
+        After the first failure the group is ended, and workers that are silent long
+        after it are lost, too.
         """
-        tracker = Tracker(len(names), ray.util.get_node_ip_address(), by_task=True)
-        tracker.start()
+        address, start = self._attempts.begin()
+        parts = zip(self._parts, self._places, strict=True)
         self._waiting = {
             train_part.options(
                 num_cpus=self._cpus,
                 name=f"hornbeam: train, worker {rank}",
                 scheduling_strategy=place,
-            ).remote(rank, parts, self._job, tracker.address, start): rank
-            for rank, (parts, place) in enumerate(
-                zip(self._parts, self._places, strict=True)
-            )
+            ).remote(rank, own, *self._common, address, start): rank
+            for rank, (own, place) in enumerate(parts)
         }
         found: dict[int, Outcome] = {}
         deadline = math.inf
-        try:
-            while self._waiting and time.monotonic() < deadline:
-                ready, _ = ray.wait(list(self._waiting), timeout=1.0)
-                for ref in ready:
-                    rank = self._waiting.pop(ref)
-                    try:
-                        found[rank] = ray.get(ref)
-                    except RayTaskError as error:  # it could not read its arguments
-                        found[rank] = Outcome(names[rank], error=error.cause)
-                    except RayError:
-                        self._lost.append(names[rank])
-                    has_ended = rank in found and found[rank].error is None
-                    if not has_ended and deadline == math.inf:
-                        deadline = time.monotonic() + _LAST_WORDS
-                        tracker.close("a worker was lost, or has failed")
-            self._lost += [names[rank] for rank in self._waiting.values()]
-            self._give_up()
-            tracker.wait(_LAST_WORDS)  # it has printed all lines then
-        finally:
-            tracker.close("the training has ended")
-        return dict(sorted(found.items()))
+        while self._waiting and time.monotonic() < deadline:
+            ready, _ = ray.wait(list(self._waiting), timeout=1.0)
+            for ref in ready:
+                rank = self._waiting.pop(ref)
+                try:
+                    found[rank] = ray.get(ref)
+                except RayTaskError as error:  # it could not read its arguments
+                    found[rank] = Outcome(names[rank], error=error.cause)
+                except RayError:
+                    self._lost.append(names[rank])
+                has_ended = rank in found and found[rank].error is None
+                if not has_ended and deadline == math.inf:
+                    deadline = time.monotonic() + _LAST_WORDS
+                    self._attempts.end("a worker was lost, or has failed")
+        self._lost += [names[rank] for rank in self._waiting.values()]
+        self._give_up()
+        self._attempts.wait(_LAST_WORDS)
+        return [found[rank] for rank in sorted(found)]
 
     def _give_up(self) -> None:
         """End the processes of workers that have not answered."""
         for ref in self._waiting:
             ray.cancel(ref, force=True)
         self._waiting = {}
+
+
+def _is_of_others(outcome: Outcome) -> bool:
+    """Return whether a worker has no failure but that others are lost."""
+    error = outcome.error
+    return error is None or (
+        isinstance(error, HornbeamError)
+        and error.code in _OTHERS_FAILED
+        and "worker" not in error.details
+    )
 
 
 def _check_versions(places: Sequence[PlacementGroupSchedulingStrategy]) -> list[str]:

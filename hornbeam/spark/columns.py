@@ -2,8 +2,8 @@
 
 The driver selects them under names of their own (`select`), so that a task needs no
 schema. Features are one vector or one array, which are read as runs of numbers, without
-a Python object for each row. Columns of numbers are selected as one array as well,
-which takes Spark two thirds of the time; those of times stay columns.
+a Python object for each row. Columns of numbers of one type are selected as one array
+as well, which takes Spark two thirds of the time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import array, col, unwrap_udt
@@ -37,9 +35,9 @@ from hornbeam.data.containers.dispatch import words
 from hornbeam.errors import ClusterError, DataError, ErrorCode
 
 __all__ = [
+    "ARRAY",
     "COLUMNS",
     "Features",
-    "Lists",
     "check_frame",
     "select_features",
     "select_fields",
@@ -51,27 +49,10 @@ COLUMNS, ARRAY, VECTOR = "columns", "array", "vector"
 _FEATURE = "hornbeam_x"
 #: The parts of a vector; dense ones have neither size nor indices.
 _PARTS = ("type", "size", "indices", "values")
-_SPARSE = 0
 #: Times, dates and durations.
 _TIMES = (DateType, TimestampType, TimestampNTZType, DayTimeIntervalType)
 #: The columns that are selected as integers or booleans, and not as doubles.
 _TYPES = {"qid": "long", "validation": "boolean"}
-
-
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """Lists of numbers, one for each row, one after another.
-
-    Attributes
-    ----------
-    values
-        Of all rows.
-    lengths
-        (rows,): of each list.
-    """
-
-    values: npt.NDArray[Any]
-    lengths: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,53 +80,10 @@ class Features:
     @property
     def selected(self) -> list[str]:
         """The names of the columns that were selected."""
+        parts: Sequence[Any] = _PARTS if self.kind == VECTOR else _PARTS[-1:]
         if self.kind == COLUMNS:
-            assert self.names is not None
-            return [f"{_FEATURE}_{number}" for number in range(len(self.names))]
-        parts = _PARTS if self.kind == VECTOR else ("values",)
+            parts = range(len(self.names or ()))
         return [f"{_FEATURE}_{part}" for part in parts]
-
-    def matrix(self, lists: Mapping[str, Any]) -> Any:
-        """Return the matrix, (rows, features), of an array or a vector.
-
-        `lists` are those of the columns of `selected`: `Lists`, or an array of the
-        types and sizes of vectors.
-        """
-        values: Lists = lists[f"{_FEATURE}_values"]
-        if self.kind == ARRAY:
-            return values.values.reshape(-1, self._width(values.lengths))
-        kinds = lists[f"{_FEATURE}_type"]
-        dense = kinds != _SPARSE
-        sizes = lists[f"{_FEATURE}_size"]
-        width = self._width(np.where(dense, values.lengths, sizes).astype(np.int64))
-        if dense.all() and not self.is_sparse:
-            return values.values.reshape(-1, width)
-        rows = np.repeat(np.arange(len(kinds)), values.lengths)
-        of_dense = np.repeat(dense, values.lengths)
-        starts = np.cumsum(values.lengths) - values.lengths
-        columns = np.arange(len(rows)) - np.repeat(starts, values.lengths)
-        columns[~of_dense] = lists[f"{_FEATURE}_indices"].values
-        if not self.is_sparse:
-            matrix = np.zeros((len(kinds), width), values.values.dtype)
-            matrix[rows, columns] = values.values
-            return matrix
-        from scipy.sparse import csr_matrix
-
-        stored = values.values != 0.0
-        entries = values.values[stored], (rows[stored], columns[stored])
-        return csr_matrix(entries, shape=(len(kinds), width))
-
-    def _width(self, widths: npt.NDArray[np.int64]) -> int:
-        """Return the number of features, which all rows have."""
-        if not widths.size:
-            return 0
-        odd = np.flatnonzero(widths != widths[0])
-        if odd.size:
-            raise self.uneven(
-                f"a row has {widths[odd[0]]} numbers, and the row before it "
-                f"{widths[odd[0] - 1]}"
-            )
-        return int(widths[0])
 
     def uneven(self, what: str) -> DataError:
         """Return the error for rows with different numbers of features."""
@@ -240,9 +178,10 @@ def _select_columns(
     single: bool,
     dates: bool,
 ) -> tuple[list[Column], Features]:
-    """Return columns of numbers as an array, in a type in which they are exact.
+    """Return columns in types in which they are exact; with `single` as float32.
 
-    With `single` that is float32. If there are times, all stay columns.
+    Those of one type are an array. Times, and numbers of which some take more memory
+    than others, stay columns.
     """
     if names is not None and len(names) != len(given):
         raise DataError(
@@ -253,21 +192,17 @@ def _select_columns(
             expected=len(given),
             got=len(names),
         )
-    kinds = [_feature_type(dataset, name, dates) for name in given]
-    columns = [col(f"`{name}`") for name in given]
-    numbers = ["float" if single or _is_narrow(kind) else "double" for kind in kinds]
-    if any(isinstance(kind, _TIMES) for kind in kinds):
-        columns = [
-            column if isinstance(kind, _TIMES) else column.cast(number)
-            for column, kind, number in zip(columns, kinds, numbers, strict=True)
-        ]
-        features = Features(COLUMNS, None, names or tuple(given))
+    types = [_type_of_feature(dataset, name, single, dates) for name in given]
+    columns = [
+        col(f"`{name}`") if kind is None else col(f"`{name}`").cast(kind)
+        for name, kind in zip(given, types, strict=True)
+    ]
+    names = names or tuple(given)
+    if None in types or len(set(types)) > 1:
+        features = Features(COLUMNS, None, names)
         return _aliased(columns, features), features
-    widest = max(numbers, key=["float", "double"].index)
-    types = ("float",) * len(given)
-    features = Features(ARRAY, None, names or tuple(given), types)
-    cells = array(*(column.cast(widest) for column in columns))
-    return _aliased([cells], features), features
+    features = Features(ARRAY, None, names, types=("float",) * len(given))
+    return _aliased([array(*columns)], features), features
 
 
 def _aliased(columns: Sequence[Column], features: Features) -> list[Column]:
@@ -312,12 +247,16 @@ def _check(
         )
 
 
-def _feature_type(dataset: DataFrame, name: str, dates: bool) -> DataType:
-    """Return the type of a column; raise a `DataError` if it cannot be a feature."""
+def _type_of_feature(
+    dataset: DataFrame, name: str, single: bool, dates: bool
+) -> str | None:
+    """Return the type of numbers to select a column as; None if it holds times."""
     kind = _type_of(dataset, name)
     is_time = isinstance(kind, _TIMES)
-    if isinstance(kind, NumericType | BooleanType) or (dates and is_time):
-        return kind
+    if dates and is_time:
+        return None
+    if isinstance(kind, NumericType | BooleanType):
+        return "float" if single or _is_narrow(kind) else "double"
     advice = "encode text with pyspark.ml.feature.StringIndexer and name its type "
     advice += "'c' in feature_types"
     if is_time:
