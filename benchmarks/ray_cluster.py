@@ -2,12 +2,12 @@
 
     python -m benchmarks.ray_cluster
 
-Ray has two actors of one thread each on this machine, and the group two processes; the
+Ray has two workers of one thread each on this machine, and the group two processes; the
 single process has two threads. Seconds are from the rows (blocks in Ray's object store,
 or files) to the model, as the minimum of alternating repeats. The start of Ray is not
-in them, nor is that of the group's processes, which is printed for itself; that of the
-actors is, since they live for one training. XGBoost trains in the XGBoostTrainer of Ray
-Train. Prints a table and writes JSON.
+in them, nor is that of the group's processes, which is printed for itself; Ray starts
+the processes of its workers in the first repeat. XGBoost trains in the XGBoostTrainer
+of Ray Train. Prints a table and writes JSON.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Group:
 
 
 def fit_on_ray(dataset: Any, rounds: int) -> str:
-    """Train with actors of Ray; return the digest."""
+    """Train with tasks of Ray; return the digest."""
     options = {"num_workers": WORKERS, "verbose_eval": False}
     model = hornbeam.ray.train(parameters(1), dataset, rounds, label="y", **options)
     return model.digest()

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import ray
 from numpy.typing import NDArray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ErrorCode, require
 
 __all__ = [
     "Columns",
-    "Piece",
+    "Part",
     "check_dataset",
     "column_not_found",
-    "matrix_of",
+    "read_part",
     "split_rows",
     "to_dmatrix",
 ]
@@ -56,46 +57,32 @@ def column_not_found(column: str, present: Sequence[str], what: str) -> DataErro
 
 #: Rows of a block: the reference of its pyarrow table, the first row, and their number.
 Piece = tuple[Any, int, int]
+#: Of a block: rows and columns; of each run of a query id the id and the first row.
+_Description = tuple[int, list[str], NDArray[Any], NDArray[np.intp]]
+#: The name of a dataset, and the rows of a worker.
+Part = tuple[str, list[Piece]]
 
 
-@dataclass(frozen=True, slots=True)
-class RowBlocks:
-    """The blocks of a dataset, in the order of its rows, split into ranges of rows.
+class Split(NamedTuple):
+    """A dataset in ranges of rows.
 
     Attributes
     ----------
     dataset
         The dataset, computed.
-    blocks
-        References of pyarrow tables.
-    ends
-        (blocks + 1,): the first row of each block, and the number of rows.
     bounds
         (ranges + 1,): the first row of each range, and the number of rows.
+    ranges
+        The rows of each range; of an empty one no rows of a block with some, so that a
+        worker without rows knows the columns.
     """
 
     dataset: Any
-    blocks: list[Any]
-    ends: list[int]
     bounds: list[int]
-
-    def pieces(self, number: int) -> list[Piece]:
-        """Return the rows of a range; if it is empty, no rows of a block with some.
-
-        So a worker without rows knows the columns.
-        """
-        start, stop = self.bounds[number : number + 2]
-        found: list[Piece] = []
-        for ref, (first, end) in zip(self.blocks, pairwise(self.ends), strict=True):
-            low, high = max(start, first), min(stop, end)
-            if low < high or (start == stop and first < end and not found):
-                found.append((ref, max(low - first, 0), max(high - low, 0)))
-        return found
+    ranges: list[list[Piece]]
 
 
-def split_rows(
-    dataset: Any, name: str, n_ranges: int, qid: str | None = None
-) -> RowBlocks:
+def split_rows(dataset: Any, name: str, n_ranges: int, qid: str | None = None) -> Split:
     """Compute a dataset; split it into ranges of about equally many rows.
 
     With `qid`, the column of query groups, ranges end where groups end. Raises a
@@ -110,7 +97,7 @@ def split_rows(
         blocks = whole.to_arrow_refs()
     finally:
         options.preserve_order = before
-    found: list[Any] = ray.get([_describe.remote(block, qid) for block in blocks])
+    found = _describe_blocks(blocks, n_ranges, qid)
     ends = np.cumsum([0, *(size for size, _, _, _ in found)])
     n_rows = int(ends[-1])
     if n_rows == 0:
@@ -127,23 +114,57 @@ def split_rows(
         is_first = np.append(True, ids[1:] != ids[:-1])
         groups = np.append(np.concatenate(runs)[is_first], n_rows)
         bounds = groups[np.searchsorted(groups, bounds)]
-    return RowBlocks(whole, blocks, ends.tolist(), bounds.tolist())
+    ranges: list[list[Piece]] = []
+    for start, stop in pairwise(bounds.tolist()):
+        ranges.append([])
+        for ref, (first, end) in zip(blocks, pairwise(ends.tolist()), strict=True):
+            low, high = max(start, first), min(stop, end)
+            no_rows = start == stop and first < end and not ranges[-1]
+            if low < high or no_rows:
+                ranges[-1].append((ref, max(low - first, 0), max(high - low, 0)))
+    return Split(whole, bounds.tolist(), ranges)
 
 
-@ray.remote(num_cpus=0, name="hornbeam: describe a block")
-def _describe(
-    block: pa.Table, qid: str | None
-) -> tuple[int, list[str], NDArray[Any], NDArray[np.intp]]:
-    """Return rows and columns; of each run of a query id the id and the first row.
+def _describe_blocks(
+    blocks: Sequence[Any], n_ranges: int, qid: str | None
+) -> list[_Description]:
+    """Return descriptions of blocks, by tasks on their machines, so that none moves.
+
+    There are about as many tasks as ranges: for one of each block Ray would start
+    processes beside those of the workers.
+    """
+    by_node: dict[str, list[Any]] = defaultdict(list)
+    for ref, known in ray.experimental.get_object_locations(blocks).items():
+        by_node[next(iter(known["node_ids"]), "")].append(ref)
+    size = -(-len(blocks) // n_ranges)
+    asked = []
+    for node, refs in by_node.items():
+        place = NodeAffinitySchedulingStrategy(node, soft=True) if node else "DEFAULT"
+        task = _describe.options(scheduling_strategy=place)
+        parts = [refs[start : start + size] for start in range(0, len(refs), size)]
+        asked += [(own, task.remote(own, qid)) for own in parts]
+    found: dict[Any, _Description] = {}
+    for own, answer in asked:
+        found |= zip(own, ray.get(answer), strict=True)
+    return [found[ref] for ref in blocks]
+
+
+@ray.remote(num_cpus=0, name="hornbeam: describe blocks")
+def _describe(blocks: Sequence[Any], qid: str | None) -> list[_Description]:
+    """Return the descriptions of blocks.
 
     Ray sends the function by value. It calls none of Hornbeam's, which the machine may
-    not have: an actor there is told so.
+    not have: a worker there is told so.
     """
-    ids = np.empty(0)
-    if qid in block.column_names:
-        ids = block.column(qid).to_numpy()
-    starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
-    return block.num_rows, block.column_names, ids[starts], starts
+    found = []
+    for ref in blocks:
+        block = ray.get(ref)
+        ids = np.empty(0)
+        if qid in block.column_names:
+            ids = block.column(qid).to_numpy()
+        starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
+        found.append((block.num_rows, block.column_names, ids[starts], starts))
+    return found
 
 
 def _check_columns(
@@ -206,10 +227,21 @@ def to_dmatrix(
     if not tables:
         schema = shard.schema()
         tables = [pa.schema(zip(schema.names, schema.types, strict=True)).empty_table()]
-    return matrix_of(tables, "shard", columns, dates)
+    return _matrix_of(tables, "shard", columns, dates)
 
 
-def matrix_of(
+def read_part(part: Part, columns: Columns, dates: str) -> DMatrix:
+    """Return a matrix of the rows of a worker, with ``dates`` as for `DMatrix`."""
+    name, pieces = part
+    blocks = ray.get([block for block, _, _ in pieces])
+    tables = [
+        block.slice(start, size)
+        for block, (_, start, size) in zip(blocks, pieces, strict=True)
+    ]
+    return _matrix_of(tables, name, columns, dates)
+
+
+def _matrix_of(
     tables: Sequence[pa.Table], name: str, columns: Columns, dates: str
 ) -> DMatrix:
     """Return a matrix of the rows of all tables, in the order of the first's columns.

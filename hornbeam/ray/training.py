@@ -1,16 +1,17 @@
-"""`train` on a dataset of Ray: actors, one for each worker, which may die."""
+"""`train` on a dataset of Ray: a task for each worker, whose processes may die."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import (
     PlacementGroup,
     placement_group,
@@ -22,10 +23,8 @@ from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback
 from hornbeam.data.containers.frame import check_dates_option
-from hornbeam.distributed.group import error_of_workers
+from hornbeam.distributed.attempts import Attempts, Outcome, result_of
 from hornbeam.distributed.parameter_checks import check_cluster_training
-from hornbeam.distributed.run_state import RunState, latest
-from hornbeam.distributed.tracker import Tracker
 from hornbeam.distributed.transport import check_version
 from hornbeam.errors import (
     ClusterError,
@@ -36,8 +35,8 @@ from hornbeam.errors import (
 )
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
-from hornbeam.ray.datasets import split_rows
-from hornbeam.ray.worker import HornbeamWorker
+from hornbeam.ray.datasets import Part, read_part, split_rows
+from hornbeam.ray.worker import train_part
 
 __all__ = ["check_resources", "train"]
 
@@ -45,6 +44,9 @@ __all__ = ["check_resources", "train"]
 _START_TIMEOUT = 60.0
 #: Seconds by which a worker may fail later than the first one before it is given up.
 _LAST_WORDS = 10.0
+#: The codes of errors that say that another worker is lost: before all have joined the
+#: group, its tracker is stopped then.
+_OTHERS_FAILED = (ErrorCode.GROUP_FAILED, ErrorCode.TRACKER_NOT_FOUND)
 
 
 def train(
@@ -73,7 +75,7 @@ def train(
     max_failures: int = 3,
     patience: float | None = 300.0,
 ) -> Booster:
-    """Return a booster trained by actors on a dataset of Ray.
+    """Return a booster trained by tasks on a dataset of Ray.
 
     It equals that of `hornbeam.train` on the same rows, byte for byte, for any number
     of workers, and whether or not workers are lost during training.
@@ -96,7 +98,7 @@ def train(
         Pairs of a Dataset with the same columns and its name, evaluated after every
         round. It may be the training data.
     num_workers, cpus_per_worker
-        The number of actors, and of CPUs for each. All must be free at the same time.
+        The number of workers, and of CPUs for each. All must be free at the same time.
     obj
         A custom objective: formulas (a `ScalarLoss`), or a function of (margins, data)
         to (gradients, hessians), which each worker calls with its rows.
@@ -157,15 +159,15 @@ def train(
         "callbacks": list(callbacks or ()),
         "custom_metric": custom_metric,
     }
-    workers = _Workers(
-        [
-            (rank, [(name, rows.pieces(rank)) for name, rows in split], columns, dates)
-            for rank in range(num_workers)
-        ],
-        cpus_per_worker,
-    )
-    with workers:
-        return workers.train(arguments, patience, max_failures)
+    parts = [
+        [(name, rows.ranges[rank]) for name, rows in split]
+        for rank in range(num_workers)
+    ]
+    read = partial(read_part, columns=columns, dates=dates)
+    with _Workers(parts, (read, arguments, patience), cpus_per_worker) as workers:
+        booster: Booster
+        booster, booster.history = workers.train(max_failures)
+        return booster
 
 
 def _datasets(
@@ -186,175 +188,134 @@ def _datasets(
 
 
 class _Workers:
-    """The actors of a training, which replaces those that are lost.
+    """The tasks of a training, which are tried again if some are lost.
 
-    A context manager, which removes them.
+    A context manager, which ends them. They are tasks and not actors, since Ray starts
+    a process for each actor, and uses those of tasks again.
 
     Parameters
     ----------
-    arguments
-        Of the `HornbeamWorker` of each rank.
+    parts
+        The rows of each worker, of each dataset.
+    common
+        The arguments of `train_part` that are the same for all workers.
     cpus
         The number of CPUs for each.
     """
 
-    def __init__(self, arguments: Sequence[tuple[Any, ...]], cpus: int) -> None:
-        self._arguments, self._cpus = arguments, cpus
-        self._actors: dict[int, Any] = {}
-        self._names: dict[int, str] = {}
-        #: Of all actors that were lost so far.
-        self._lost_names: list[str] = []
+    def __init__(
+        self, parts: Sequence[Sequence[Part]], common: tuple[Any, ...], cpus: int
+    ) -> None:
+        self._parts, self._cpus = parts, cpus
+        self._common = [ray.put(one) for one in common]
+        self._attempts = Attempts(len(parts), ray.util.get_node_ip_address())
+        #: By their tasks: the ranks of workers that have not answered.
+        self._waiting: dict[Any, int] = {}
+        #: Of all workers that were lost so far.
+        self._lost: list[str] = []
 
     def __enter__(self) -> _Workers:
-        self._group = _reserve(len(self._arguments), self._cpus)
+        ranks = range(len(self._parts))
+        group = self._group = _reserve(len(ranks), self._cpus)
+        self._places = [
+            PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
+            for rank in ranks
+        ]
         return self
 
     def __exit__(self, *_: object) -> None:
-        for actor in self._actors.values():
-            ray.kill(actor)
+        self._attempts.end("the training has ended")
+        self._give_up()
         remove_placement_group(self._group)
 
-    def train(
-        self, arguments: Mapping[str, Any], patience: float | None, max_failures: int
-    ) -> Booster:
-        """Train until no worker is lost on the way."""
-        state: RunState | None = None
+    def train(self, max_failures: int) -> Any:
+        """Train until no worker is lost on the way; return the result."""
         for _ in range(max_failures + 1):
-            self._start()
-            if self._n_lost:
-                continue
-            booster = self._attempt(state, patience, arguments)
-            if booster is not None:
-                return booster
-            state = latest(state, *self._call("kept", list(self._actors)).values())
+            found = self._attempt(_check_versions(self._places))
+            if len(found) == len(self._parts) or not all(map(_is_of_others, found)):
+                return result_of(found)
+            self._attempts.keep(*(one.state for one in found))
         raise ClusterError(
-            f"workers were lost {max_failures + 1} times: "
-            f"{', '.join(self._lost_names)}; see their logs (they may need more "
-            "memory), or raise max_failures",
+            f"workers were lost {max_failures + 1} times: {', '.join(self._lost)}; see "
+            "their logs (they may need more memory), or raise max_failures",
             code=ErrorCode.WORKERS_LOST,
         )
 
-    @property
-    def _n_lost(self) -> int:
-        """The number of workers that have no actor."""
-        return len(self._arguments) - len(self._actors)
+    def _attempt(self, names: Sequence[str]) -> list[Outcome]:
+        """Let all workers train together; return the answers of those not lost.
 
-    def _start(self) -> None:
-        """Create the actors that are missing, and let them read their rows."""
-        places = {
-            rank: PlacementGroupSchedulingStrategy(
-                self._group, placement_group_bundle_index=rank
-            )
-            for rank in range(len(self._arguments))
-            if rank not in self._actors
-        }
-        _check_versions(places)
-        for rank, place in places.items():
-            self._actors[rank] = (
-                ray.remote(HornbeamWorker)
-                .options(num_cpus=self._cpus, scheduling_strategy=place)
-                .remote(*self._arguments[rank])
-            )
-        self._names |= self._call("name", places)
-        self._call("load", [rank for rank in places if rank in self._actors])
-
-    def _attempt(self, *arguments: Any) -> Booster | None:
-        """Let all workers train together; return None if some were lost."""
-        tracker = Tracker(
-            len(self._actors), ray.util.get_node_ip_address(), by_task=True
-        )
-        tracker.start()
-
-        def stop() -> None:
-            tracker.close("a worker was lost, or has failed")
-
-        try:
-            found = self._call(
-                "train", list(self._actors), tracker.address, *arguments, stop=stop
-            )
-            tracker.wait(_LAST_WORDS)  # it has printed all lines then
-        finally:
-            tracker.close("the training has ended")
-        if self._n_lost:
-            return None
-        failures = [one for one in found.values() if isinstance(one, HornbeamError)]
-        if failures:
-            raise failures[0]
-        booster: Booster
-        booster, booster.history = found[0]
-        return booster
-
-    def _call(
-        self,
-        method: str,
-        ranks: Iterable[int],
-        *arguments: Any,
-        stop: Callable[[], None] | None = None,
-    ) -> dict[int, Any]:
-        """Return the results of actors by rank, without those that are lost.
-
-        Raises the error of an actor, with the name of the worker. After the first
-        failure it calls `stop`; actors that are silent long after it are killed.
+        After the first failure the group is ended, and workers that are silent long
+        after it are lost, too.
         """
-        waiting = {
-            getattr(self._actors[rank], method)
-            .options(name=f"hornbeam: {method}, worker {rank}")
-            .remote(*arguments): rank
-            for rank in ranks
+        address, start = self._attempts.begin()
+        parts = zip(self._parts, self._places, strict=True)
+        self._waiting = {
+            train_part.options(
+                num_cpus=self._cpus,
+                name=f"hornbeam: train, worker {rank}",
+                scheduling_strategy=place,
+            ).remote(rank, own, *self._common, address, start): rank
+            for rank, (own, place) in enumerate(parts)
         }
-        found: dict[int, Any] = {}
-        errors: dict[int, BaseException] = {}
+        found: dict[int, Outcome] = {}
         deadline = math.inf
-        while waiting:
-            ready, _ = ray.wait(list(waiting), timeout=1.0)
+        while self._waiting and time.monotonic() < deadline:
+            ready, _ = ray.wait(list(self._waiting), timeout=1.0)
             for ref in ready:
-                rank = waiting.pop(ref)
+                rank = self._waiting.pop(ref)
                 try:
                     found[rank] = ray.get(ref)
-                except RayTaskError as error:
-                    errors[rank] = error.cause
-                except RayActorError:
-                    self._lose(rank)
-            failed = [one for one in found.values() if isinstance(one, HornbeamError)]
-            if deadline == math.inf and (errors or failed or self._n_lost):
-                deadline = time.monotonic() + _LAST_WORDS
-                if stop is not None:
-                    stop()
-            if time.monotonic() > deadline:
-                for rank in waiting.values():
-                    ray.kill(self._actors[rank])
-                    self._lose(rank)
-                break
-        if errors:
-            raise error_of_workers({self._name(k): errors[k] for k in sorted(errors)})
-        return found
+                except RayTaskError as error:  # it could not read its arguments
+                    found[rank] = Outcome(names[rank], error=error.cause)
+                except RayError:
+                    self._lost.append(names[rank])
+                has_ended = rank in found and found[rank].error is None
+                if not has_ended and deadline == math.inf:
+                    deadline = time.monotonic() + _LAST_WORDS
+                    self._attempts.end("a worker was lost, or has failed")
+        self._lost += [names[rank] for rank in self._waiting.values()]
+        self._give_up()
+        self._attempts.wait(_LAST_WORDS)
+        return [found[rank] for rank in sorted(found)]
 
-    def _lose(self, rank: int) -> None:
-        del self._actors[rank]
-        self._lost_names.append(self._name(rank))
-        self._names.pop(rank, None)
-
-    def _name(self, rank: int) -> str:
-        return self._names.get(rank, f"worker {rank}")
+    def _give_up(self) -> None:
+        """End the processes of workers that have not answered."""
+        for ref in self._waiting:
+            ray.cancel(ref, force=True)
+        self._waiting = {}
 
 
-def _check_versions(places: Mapping[int, PlacementGroupSchedulingStrategy]) -> None:
-    """Raise a `ClusterError` if a worker would have another version, or none.
+def _is_of_others(outcome: Outcome) -> bool:
+    """Return whether a worker has no failure but that others are lost."""
+    error = outcome.error
+    return error is None or (
+        isinstance(error, HornbeamError)
+        and error.code in _OTHERS_FAILED
+        and "worker" not in error.details
+    )
 
-    An actor whose class cannot be loaded does not answer.
+
+def _check_versions(places: Sequence[PlacementGroupSchedulingStrategy]) -> list[str]:
+    """Return the names of workers; raise a `ClusterError` for one of another version.
+
+    A worker without Hornbeam could not read what its task is to do.
     """
     asked = [
         _version_there.options(
             name=f"hornbeam: version, worker {rank}", scheduling_strategy=place
         ).remote()
-        for rank, place in places.items()
+        for rank, place in enumerate(places)
     ]
-    for rank, answer in zip(places, asked, strict=True):
+    names = []
+    for rank, answer in enumerate(asked):
+        names.append(f"worker {rank}")
         try:
             host, version = ray.get(answer)
         except RayError:
-            continue  # its machine is lost, and so will be its actor
-        check_version(f"worker {rank} ({host})", version)
+            continue  # its machine is lost, and so will be its task
+        names[rank] += f" ({host})"
+        check_version(names[rank], version)
+    return names
 
 
 @ray.remote(num_cpus=0)

@@ -1,8 +1,9 @@
 """The columns of a Spark data frame that tasks read: features, labels and so on.
 
 The driver selects them under names of their own (`select`), so that a task needs no
-schema. Features are columns of numbers and times, one array, or one vector; the latter
-two are read as runs of numbers, without a Python object for each row.
+schema. Features are one vector or one array, which are read as runs of numbers, without
+a Python object for each row. Columns of numbers of one type are selected as one array
+as well, which takes Spark two thirds of the time.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import col, unwrap_udt
+from pyspark.sql.functions import array, col, unwrap_udt
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -23,7 +22,6 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DayTimeIntervalType,
-    DecimalType,
     FloatType,
     IntegralType,
     NumericType,
@@ -37,9 +35,9 @@ from hornbeam.data.containers.dispatch import words
 from hornbeam.errors import ClusterError, DataError, ErrorCode
 
 __all__ = [
+    "ARRAY",
     "COLUMNS",
     "Features",
-    "Lists",
     "check_frame",
     "select_features",
     "select_fields",
@@ -51,27 +49,10 @@ COLUMNS, ARRAY, VECTOR = "columns", "array", "vector"
 _FEATURE = "hornbeam_x"
 #: The parts of a vector; dense ones have neither size nor indices.
 _PARTS = ("type", "size", "indices", "values")
-_SPARSE = 0
 #: Times, dates and durations.
 _TIMES = (DateType, TimestampType, TimestampNTZType, DayTimeIntervalType)
 #: The columns that are selected as integers or booleans, and not as doubles.
 _TYPES = {"qid": "long", "validation": "boolean"}
-
-
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """Lists of numbers, one for each row, one after another.
-
-    Attributes
-    ----------
-    values
-        Of all rows.
-    lengths
-        (rows,): of each list.
-    """
-
-    values: npt.NDArray[Any]
-    lengths: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +65,7 @@ class Features:
         ``"columns"``, ``"array"`` or ``"vector"``.
     column
         The column of vectors or arrays; None: there are several columns.
-    names
+    names, types
         Of the features; None: they have none.
     is_sparse
         Whether vectors become a sparse matrix, in which zeros are missing.
@@ -93,58 +74,16 @@ class Features:
     kind: str
     column: str | None
     names: tuple[str, ...] | None
+    types: tuple[str, ...] | None = None
     is_sparse: bool = False
 
     @property
     def selected(self) -> list[str]:
         """The names of the columns that were selected."""
+        parts: Sequence[Any] = _PARTS if self.kind == VECTOR else _PARTS[-1:]
         if self.kind == COLUMNS:
-            assert self.names is not None
-            return [f"{_FEATURE}_{number}" for number in range(len(self.names))]
-        parts = _PARTS if self.kind == VECTOR else ("values",)
+            parts = range(len(self.names or ()))
         return [f"{_FEATURE}_{part}" for part in parts]
-
-    def matrix(self, lists: Mapping[str, Any]) -> Any:
-        """Return the matrix, (rows, features), of an array or a vector.
-
-        `lists` are those of the columns of `selected`: `Lists`, or an array of the
-        types and sizes of vectors.
-        """
-        values: Lists = lists[f"{_FEATURE}_values"]
-        if self.kind == ARRAY:
-            return values.values.reshape(-1, self._width(values.lengths))
-        kinds = lists[f"{_FEATURE}_type"]
-        dense = kinds != _SPARSE
-        sizes = lists[f"{_FEATURE}_size"]
-        width = self._width(np.where(dense, values.lengths, sizes).astype(np.int64))
-        if dense.all() and not self.is_sparse:
-            return values.values.reshape(-1, width)
-        rows = np.repeat(np.arange(len(kinds)), values.lengths)
-        of_dense = np.repeat(dense, values.lengths)
-        starts = np.cumsum(values.lengths) - values.lengths
-        columns = np.arange(len(rows)) - np.repeat(starts, values.lengths)
-        columns[~of_dense] = lists[f"{_FEATURE}_indices"].values
-        if not self.is_sparse:
-            matrix = np.zeros((len(kinds), width), values.values.dtype)
-            matrix[rows, columns] = values.values
-            return matrix
-        from scipy.sparse import csr_matrix
-
-        stored = values.values != 0.0
-        entries = values.values[stored], (rows[stored], columns[stored])
-        return csr_matrix(entries, shape=(len(kinds), width))
-
-    def _width(self, widths: npt.NDArray[np.int64]) -> int:
-        """Return the number of features, which all rows have."""
-        if not widths.size:
-            return 0
-        odd = np.flatnonzero(widths != widths[0])
-        if odd.size:
-            raise self.uneven(
-                f"a row has {widths[odd[0]]} numbers, and the row before it "
-                f"{widths[odd[0] - 1]}"
-            )
-        return int(widths[0])
 
     def uneven(self, what: str) -> DataError:
         """Return the error for rows with different numbers of features."""
@@ -209,31 +148,18 @@ def select_features(
     """
     names = None if feature_names is None else tuple(feature_names)
     if not isinstance(given, str):
-        columns = [_feature(dataset, name, single, dates) for name in map(str, given)]
-        features = Features(COLUMNS, None, names or tuple(map(str, given)))
-        if len(features.names or ()) != len(columns):
-            raise DataError(
-                f"feature_names has {len(features.names or ())} names for "
-                f"{len(columns)} columns; give one for each",
-                code=ErrorCode.SCHEMA_LENGTH_MISMATCH,
-                kind="names",
-                expected=len(columns),
-                got=len(features.names or ()),
-            )
-        return _aliased(columns, features), features
+        return _select_columns(dataset, list(map(str, given)), names, single, dates)
     kind = _type_of(dataset, given)
     column = col(f"`{given}`")
-    number = "float" if single else "double"
     if isinstance(kind, VectorUDT):
         vector = unwrap_udt(column)
         parts = [vector[part] for part in _PARTS]
         if single:
             parts[-1] = parts[-1].cast("array<float>")
-        features = Features(VECTOR, given, names, sparse)
+        features = Features(VECTOR, given, names, is_sparse=sparse)
         return _aliased(parts, features), features
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
-        if isinstance(kind.elementType, FloatType | ByteType | ShortType):
-            number = "float"
+        number = "float" if single or _is_narrow(kind.elementType) else "double"
         features = Features(ARRAY, given, names)
         return _aliased([column.cast(f"array<{number}>")], features), features
     raise DataError(
@@ -243,6 +169,40 @@ def select_features(
         code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
         column=given,
     )
+
+
+def _select_columns(
+    dataset: DataFrame,
+    given: list[str],
+    names: tuple[str, ...] | None,
+    single: bool,
+    dates: bool,
+) -> tuple[list[Column], Features]:
+    """Return columns in types in which they are exact; with `single` as float32.
+
+    Those of one type are an array. Times, and numbers of which some take more memory
+    than others, stay columns.
+    """
+    if names is not None and len(names) != len(given):
+        raise DataError(
+            f"feature_names has {len(names)} names for {len(given)} columns; give one "
+            "for each",
+            code=ErrorCode.SCHEMA_LENGTH_MISMATCH,
+            kind="names",
+            expected=len(given),
+            got=len(names),
+        )
+    types = [_type_of_feature(dataset, name, single, dates) for name in given]
+    columns = [
+        col(f"`{name}`") if kind is None else col(f"`{name}`").cast(kind)
+        for name, kind in zip(given, types, strict=True)
+    ]
+    names = names or tuple(given)
+    if None in types or len(set(types)) > 1:
+        features = Features(COLUMNS, None, names)
+        return _aliased(columns, features), features
+    features = Features(ARRAY, None, names, types=("float",) * len(given))
+    return _aliased([array(*columns)], features), features
 
 
 def _aliased(columns: Sequence[Column], features: Features) -> list[Column]:
@@ -287,26 +247,32 @@ def _check(
         )
 
 
-def _feature(dataset: DataFrame, name: str, single: bool, dates: bool) -> Column:
-    """Return a column of features in a type in which it is exact, or as float32."""
-    kind, column = _type_of(dataset, name), col(f"`{name}`")
-    if dates and isinstance(kind, _TIMES):
-        return column
-    if not isinstance(kind, NumericType | BooleanType):
-        advice = "encode text with pyspark.ml.feature.StringIndexer and name its type "
-        advice += "'c' in feature_types"
-        if isinstance(kind, _TIMES):
-            advice = "convert times to them, such as by pyspark.sql.functions.hour; an "
-            advice += 'estimator of hornbeam.spark with dates="expand" does so'
-        raise DataError(
-            f"the feature column {name!r} holds {kind.simpleString()}; features must "
-            f"be numbers: {advice}",
-            code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
-            column=name,
-        )
-    narrow = FloatType | ByteType | ShortType | BooleanType
-    is_narrow = isinstance(kind, narrow) and not isinstance(kind, DecimalType)
-    return column.cast("float" if single or is_narrow else "double")
+def _type_of_feature(
+    dataset: DataFrame, name: str, single: bool, dates: bool
+) -> str | None:
+    """Return the type of numbers to select a column as; None if it holds times."""
+    kind = _type_of(dataset, name)
+    is_time = isinstance(kind, _TIMES)
+    if dates and is_time:
+        return None
+    if isinstance(kind, NumericType | BooleanType):
+        return "float" if single or _is_narrow(kind) else "double"
+    advice = "encode text with pyspark.ml.feature.StringIndexer and name its type "
+    advice += "'c' in feature_types"
+    if is_time:
+        advice = "convert times to them, such as by pyspark.sql.functions.hour; an "
+        advice += 'estimator of hornbeam.spark with dates="expand" does so'
+    raise DataError(
+        f"the feature column {name!r} holds {kind.simpleString()}; features must "
+        f"be numbers: {advice}",
+        code=ErrorCode.UNSUPPORTED_ELEMENT_TYPE,
+        column=name,
+    )
+
+
+def _is_narrow(kind: DataType) -> bool:
+    """Return whether float32 holds all values of a type."""
+    return isinstance(kind, FloatType | ByteType | ShortType | BooleanType)
 
 
 def _type_of(dataset: DataFrame, name: str) -> DataType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -155,7 +154,7 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
             random=self.given("repartition_random_shuffle"),
             qid="qid" if "qid" in fields else None,
         )
-        found = run_stage(
+        content, history = run_stage(
             arranged,
             self._task(features, fields, dates),
             type(self).__name__,
@@ -163,9 +162,8 @@ class SparkEstimator(Estimator[Any], SparkParams, _Saved):
         )
         model = self.model_class()
         model._resetUid(self.uid)
-        library, history = import_module(self.library), json.loads(found["history"])
         model._fill(
-            library.Booster(model_file=bytearray(found["model"])),
+            import_module(self.library).Booster(model_file=bytearray(content)),
             {
                 "train_objective_history": history.get("training", {}),
                 "validation_objective_history": history.get("validation", {}),

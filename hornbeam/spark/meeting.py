@@ -17,12 +17,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from pyspark import BarrierTaskContext
 
-from hornbeam.distributed.connection import Address, Connection, connect
+from hornbeam.distributed.connection import Address, connect
 from hornbeam.distributed.run_state import RunState, latest
 from hornbeam.distributed.tracker import Tracker
 from hornbeam.errors import ClusterError, ErrorCode
@@ -94,7 +93,8 @@ def meet(
             code=ErrorCode.WORKERS_LOST,
         )
     is_first, name = context.partitionId() == 0, f"{context.partitionId():06d}"
-    address, start, keep, end = None, None, None, None
+    address, start, end = None, None, None
+    keep: Callable[[RunState], None] | None = None
     with ExitStack() as opened:
         if coordinator is None:
             states = _StatesOnDisk(run, name)
@@ -109,16 +109,10 @@ def meet(
         elif is_first:
             link = connect(*coordinator, _TIMEOUT)
             opened.callback(link.close)
-            link.send(("begin", n_tasks))
             address, start = link.receive()
-            keep = partial(_tell, link)
+            keep = link.send
         found = context.allGather(json.dumps(address))
         yield Place(name, Address(*json.loads(found[0])), start, keep, end)
-
-
-def _tell(link: Connection, state: RunState) -> None:
-    """Let the driver keep this state instead of the one before."""
-    link.send(("keep", state))
 
 
 class _StatesOnDisk:

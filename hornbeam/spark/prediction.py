@@ -109,7 +109,7 @@ def predict_udf(plan: Prediction, model: Any, digest: str) -> Any:
 def _predict(plan: Prediction, booster: Any, rows: Rows) -> pa.Array:
     columns, n_rows = booster.model.raw_schema, rows.shape[0]
     matrix = import_module(plan.library).DMatrix(
-        rows.array(),
+        rows.features,
         feature_names=columns.names,
         feature_types=columns.types,
         missing=plan.missing,

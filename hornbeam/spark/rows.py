@@ -11,9 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.spark.columns import COLUMNS, Features, Lists
+from hornbeam.spark.columns import ARRAY, COLUMNS, Features
 
 __all__ = ["Rows", "read_rows"]
+
+#: The type of sparse vectors; dense ones have neither size nor indices.
+_SPARSE = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,6 @@ class Rows:
     def shape(self) -> tuple[int, int]:
         """The numbers of rows and features."""
         return self.features.shape[0], self.features.shape[1]
-
-    def array(self) -> Any:
-        """Return the features as an array or a sparse matrix; times stay."""
-        if isinstance(self.features, pa.Table):
-            if any(map(pa.types.is_temporal, self.features.schema.types)):
-                return self.features
-            columns = [
-                np.asarray(column.to_numpy()) for column in self.features.columns
-            ]
-            return np.column_stack(columns)
-        return self.features
 
     def take(self, rows: npt.NDArray[Any]) -> Rows:
         """Return some rows: by a mask, or by their numbers."""
@@ -76,39 +68,83 @@ def read_rows(
     columns = [table.column(name) for name in features.selected]
     if features.kind == COLUMNS:
         return Rows(pa.table(columns, names=list(features.names or ())), given)
-    lists = {
-        name: _lists(column) if pa.types.is_list(column.type) else _numbers(column)
-        for name, column in zip(features.selected, columns, strict=True)
-    }
-    return Rows(features.matrix(lists), given)
+    found.clear()
+    del table  # so that memory holds the rows once
+    if features.kind == ARRAY:
+        values, lengths = _lists(columns.pop())
+        return Rows(values.reshape(-1, _width(features, lengths)), given)
+    return Rows(_of_vectors(features, *columns), given)
 
 
-def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return numbers, with NaN for null; 0 for the sizes of dense vectors."""
-    if pa.types.is_integer(column.type) and column.null_count:
-        column = column.fill_null(0)
-    return np.asarray(column.to_numpy())
+def _of_vectors(
+    features: Features,
+    types: pa.ChunkedArray,
+    sizes: pa.ChunkedArray,
+    indices: pa.ChunkedArray,
+    values: pa.ChunkedArray,
+) -> Any:
+    """Return the matrix of vectors, from their parts."""
+    dense = types.to_numpy() != _SPARSE
+    stored, lengths = _lists(values)
+    widths = np.where(dense, lengths, sizes.fill_null(0).to_numpy())
+    width = _width(features, widths)
+    if dense.all() and not features.is_sparse:
+        return stored.reshape(-1, width)
+    rows = np.repeat(np.arange(len(dense)), lengths)
+    of_dense = np.repeat(dense, lengths)
+    columns = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    columns[~of_dense] = _lists(indices)[0]
+    if not features.is_sparse:
+        matrix = np.zeros((len(dense), width), stored.dtype)
+        matrix[rows, columns] = stored
+        return matrix
+    from scipy.sparse import csr_matrix
+
+    kept = stored != 0.0
+    entries = stored[kept], (rows[kept], columns[kept])
+    return csr_matrix(entries, shape=(len(dense), width))
 
 
-def _lists(column: pa.ChunkedArray) -> Lists:
+def _width(features: Features, widths: npt.NDArray[Any]) -> int:
+    """Return the number of features, which all rows have."""
+    odd = np.flatnonzero(widths != widths[0])
+    if odd.size:
+        raise features.uneven(
+            f"a row has {widths[odd[0]]} numbers, and the row before it "
+            f"{widths[odd[0] - 1]}"
+        )
+    return int(widths[0])
+
+
+def _lists(column: pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the values of all lists, one after another, and the length of each.
+
+    Chunks that no one else refers to are released while they are copied.
+    """
     chunks = column.chunks
-    values = [np.asarray(c.flatten().to_numpy(zero_copy_only=False)) for c in chunks]
-    lengths = [np.asarray(c.value_lengths().fill_null(0)) for c in chunks]
-    return Lists(np.concatenate(values), np.concatenate(lengths).astype(np.int64))
+    del column
+    lengths = np.concatenate([chunk.value_lengths().fill_null(0) for chunk in chunks])
+    first = chunks[0].flatten().type.to_pandas_dtype()
+    values, end = np.empty(lengths.sum(), first), lengths.sum()
+    while chunks:
+        part = chunks.pop().flatten().to_numpy(zero_copy_only=False)
+        values[end - len(part) : end] = part
+        end -= len(part)
+    return values, lengths.astype(np.int64)
 
 
 def _field(what: str, name: str, column: pa.ChunkedArray) -> npt.NDArray[Any]:
     """Return the values of a field, (rows,) or (rows, outputs)."""
     if pa.types.is_list(column.type):
-        lists = _lists(column)
-        if (lists.lengths != lists.lengths[0]).any():
+        values, lengths = _lists(column)
+        if (lengths != lengths[0]).any():
             raise DataError(
                 f"the arrays of the {what} have different lengths; give one number for "
                 "each output",
                 code=ErrorCode.META_INFO_SIZE_MISMATCH,
                 column=name,
             )
-        return lists.values.reshape(len(lists.lengths), -1)
+        return values.reshape(len(lengths), -1)
     if column.null_count and not pa.types.is_floating(column.type):
         raise DataError(
             f"the {what} has {column.null_count} nulls; drop these rows, or fill them",

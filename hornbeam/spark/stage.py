@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -18,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import rand
 
-from hornbeam.distributed.group import error_of_workers
+from hornbeam.distributed.attempts import result_of
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.spark.coordinator import Coordinator
 from hornbeam.spark.task import RESULT_SCHEMA, Task, run_task
@@ -126,10 +125,8 @@ def _even_partitions_of_files(dataset: DataFrame) -> int | None:
     return len(sizes) if is_even else None
 
 
-def run_stage(
-    dataset: DataFrame, task: Task, name: str, on_driver: bool
-) -> dict[str, bytes]:
-    """Run a task in each partition; return the results by kind.
+def run_stage(dataset: DataFrame, task: Task, name: str, on_driver: bool) -> Any:
+    """Run a task in each partition; return the result of the first one.
 
     Parameters
     ----------
@@ -148,7 +145,8 @@ def run_stage(
     host = coll["tracker_host_ip"] or str(spark.conf.get("spark.driver.host"))
     coordinator = None
     if on_driver:
-        coordinator = Coordinator(host, coll["tracker_port"], coll["tracker_timeout"])
+        settings = coll["tracker_port"], coll["tracker_timeout"]
+        coordinator = Coordinator(workers, host, *settings)
         task = replace(task, coordinator=coordinator.address)
     rounds = task.options["num_boost_round"]
     text = f"{name}: train {rounds} rounds on {workers} workers"
@@ -159,18 +157,15 @@ def run_stage(
             cells = stage.repartition(1).collect()
         except (PySparkException, Py4JJavaError) as error:
             raise _failed(error, coordinator) from error
-    raised = [pickle.loads(cell.data) for cell in cells if cell.kind == "error"]
-    if raised:
-        raise error_of_workers(dict(sorted(raised, key=itemgetter(0))))
     if not cells:  # Spark has no partitions for a table that it knows to be empty
         raise DataError(
             "the data frame has no rows to learn from; at least one must be there",
             code=ErrorCode.EMPTY_DATA,
         )
-    results: dict[str, bytes] = defaultdict(bytes)
+    found: dict[str, bytes] = defaultdict(bytes)
     for cell in cells:
-        results[cell.kind] += bytes(cell.data)
-    return results
+        found[cell.worker] += cell.data
+    return result_of(pickle.loads(found[worker]) for worker in sorted(found))
 
 
 @contextmanager

@@ -6,7 +6,6 @@ results, which the driver raises: they would come again in every attempt.
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import re
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from pyspark import BarrierTaskContext
 
 from hornbeam.data.meta_info import MetaInfo
+from hornbeam.distributed.attempts import Outcome
 from hornbeam.distributed.connection import Address
 from hornbeam.distributed.group import Group, is_group_failure, member
 from hornbeam.distributed.messages import sendable
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from hornbeam.callbacks import EvalsLog
     from hornbeam.data.dmatrix import DMatrix
 
-__all__ = ["RESULT_SCHEMA", "Result", "Task", "run_task"]
+__all__ = ["RESULT_SCHEMA", "Task", "run_task"]
 
 #: The columns of a result, for Spark.
-RESULT_SCHEMA = "kind string, data binary"
+RESULT_SCHEMA = "worker string, data binary"
 #: In errors of a group that has lost a process.
 _LOSSES = "was lost|sent nothing|tracker ended"
 #: The most classes: there are as many trees in a round.
 _MOST_CLASSES = 10_000
 #: The parameters of row samples.
 _SAMPLING = ("subsample", "sampling_method", "top_rate", "other_rate")
-#: The size up to which a batch of a result is one cell.
+#: The size of a cell, of which a result may need several.
 _CELL_BYTES = 1 << 26
 
 
@@ -96,30 +96,10 @@ class Task:
     num_workers: int
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of a task, in cells that Spark collects.
-
-    Attributes
-    ----------
-    kind
-        ``"model"``, ``"history"`` or ``"error"``.
-    data
-        The bytes of the model, JSON, or a pickled pair of the worker and its error.
-    """
-
-    kind: str
-    data: bytes
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the cells."""
-        for start in range(0, max(1, len(self.data)), _CELL_BYTES):
-            part = self.data[start : start + _CELL_BYTES]
-            yield pa.RecordBatch.from_pydict({"kind": [self.kind], "data": [part]})
-
-
 def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Train with the other tasks; yield the model in the first task.
+    """Train with the other tasks; yield the pickled outcome, in cells.
+
+    It is that of the first task, with the model and the metrics, or of one that failed.
 
     Parameters
     ----------
@@ -144,15 +124,21 @@ def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
             read.set_exception(error)  # raised in the group, in all tasks
         place = entered.result()
         try:
-            results = _train(task, place, read, context.cpus())
+            outcome = Outcome(worker, _train(task, place, read, context.cpus()))
         except Exception as error:
             if _is_loss(error):
                 raise
             context.barrier()  # all tasks end with results, or none does
-            failure = worker, sendable(error, worker)
-            results = [Result("error", pickle.dumps(failure))]
-        for result in results:
-            yield from result.batches()
+            outcome = Outcome(worker, error=sendable(error, worker))
+        if outcome.result is not None or outcome.error is not None:
+            yield from _cells(outcome)
+
+
+def _cells(outcome: Outcome) -> Iterator[pa.RecordBatch]:
+    pickled = pickle.dumps(outcome)
+    for start in range(0, len(pickled), _CELL_BYTES):
+        part = pickled[start : start + _CELL_BYTES]
+        yield pa.RecordBatch.from_pydict({"worker": [outcome.worker], "data": [part]})
 
 
 def _is_loss(error: Exception) -> bool:
@@ -169,8 +155,8 @@ def _is_loss(error: Exception) -> bool:
 
 def _train(
     task: Task, place: Place, read: Future[Rows], n_threads: int
-) -> list[Result]:
-    """Return the results of the task: in the first one the model and the metrics."""
+) -> tuple[bytes, EvalsLog] | None:
+    """Return the model and the metrics in the first task."""
     library = import_module(task.library)
     history: EvalsLog = {}
     own = {"retries": task.coll["retry"], "timeout": task.coll["timeout"] or None}
@@ -194,12 +180,7 @@ def _train(
         group.gather("end", lambda: None)  # an error before this is one of all tasks
     if place.end is not None:
         place.end()
-    if group.rank > 0:
-        return []
-    return [
-        Result("history", json.dumps(history).encode()),
-        Result("model", bytes(booster.save_raw("ubj"))),
-    ]
+    return (bytes(booster.save_raw("ubj")), history) if group.rank == 0 else None
 
 
 def _shared(
@@ -314,6 +295,8 @@ def _matrix(task: Task, library: Any, rows: Rows, has_keys: bool) -> DMatrix:
     options = dict(task.matrix_options)
     if task.features.names is not None:
         options["feature_names"] = list(task.features.names)
+    if task.features.types is not None:
+        options.setdefault("feature_types", list(task.features.types))
 
     def create() -> DMatrix:
         matrix: DMatrix = library.DMatrix(rows.features, **rows.fields, **options)

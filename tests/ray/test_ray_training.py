@@ -1,4 +1,4 @@
-"""`hornbeam.ray.train`: the model of one process, with any number of actors."""
+"""`hornbeam.ray.train`: the model of one process, with any number of workers."""
 
 import itertools
 import os
@@ -131,6 +131,29 @@ def test_training_goes_on_when_a_worker_is_killed(tmp_path, num_workers):
     assert (tmp_path / "struck").exists()
     assert booster.digest() == expected.digest()
     assert booster.history == expected.history
+
+
+class Processes(TrainingCallback):
+    """Writes a file with the name of each process."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def before_training(self, model):
+        (self.folder / str(os.getpid())).touch()
+        return model
+
+
+def test_processes_of_workers_are_used_again(tmp_path):
+    found = []
+    for run in "ab":
+        folder = tmp_path / run
+        folder.mkdir()
+        options = {"label": "y", "callbacks": [Processes(folder)]}
+        hornbeam.ray.train({}, dataset(FRAME.drop(columns="q")), 2, **options)
+        found.append(set(os.listdir(folder)))
+    assert [len(processes) for processes in found] == [2, 2]
+    assert found[0] & found[1]
 
 
 def test_workers_that_are_lost_again_and_again(tmp_path):

@@ -116,19 +116,19 @@ class LostResult(hornbeam.TrainingCallback):
 
     def before_training(self, model):
         from hornbeam.distributed import joined_group
-        from hornbeam.spark.task import Result
+        from hornbeam.spark import task
 
-        batches = Result.batches
+        cells = task._cells
 
-        def die(result):
+        def die(outcome):
             if not self.mark.exists():
                 self.mark.touch()
                 time.sleep(2.0)  # in which the other tasks end
                 os.kill(_victim("executor"), signal.SIGKILL)
-            return batches(result)
+            return cells(outcome)
 
         if joined_group().rank == 0:
-            Result.batches = die
+            task._cells = die
         return model
 
 

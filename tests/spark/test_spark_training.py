@@ -1,6 +1,7 @@
 """Training on Spark: the model of one machine, for any workers and any order."""
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from pyspark.ml.feature import VectorAssembler
@@ -39,11 +40,22 @@ def test_any_workers_give_the_model_of_one_machine(frame, num_workers):
 
 
 def test_kinds_of_features(frame):
-    """An array, dense and sparse vectors, and columns of other types."""
+    """An array, columns of several types, and dense and sparse vectors."""
     options = {"label_col": "y", "row_key_col": "id", "num_workers": 2}
     expected = alone({}, matrix(row_key="id", names=None)).digest()
     found = HornbeamRegressor(features_col="array", **options, **QUIET, **PARAMS)
     assert found.fit(frame).get_booster().digest() == expected
+
+    mixed = frame.selectExpr("id", "y", "float(a) AS a", "query", "held", "b")
+    columns = {
+        "a": X[:, 0].astype(np.float32),
+        "query": COLUMNS["query"].astype(float),
+        "held": COLUMNS["held"].astype(np.float32),
+        "b": X[:, 1],
+    }
+    data = hornbeam.DMatrix(pa.table(columns), COLUMNS["y"], row_key=COLUMNS["id"])
+    found = HornbeamRegressor(features_col=list(columns), **options, **QUIET, **PARAMS)
+    assert found.fit(mixed).get_booster().digest() == alone({}, data).digest()
 
     zeros = frame.fillna(0.0, NAMES)
     vectors = VectorAssembler(inputCols=NAMES, outputCol="features").transform(zeros)
