@@ -77,8 +77,8 @@ $(JIT_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 .PHONY: kernels
-kernels: $(JIT_INSTALLED)  ## compile the kernels, or load them if they are compiled
-	$(BIN)/python -c 'import hornbeam; hornbeam.warmup()'
+kernels: $(JIT_INSTALLED)  ## compile the kernels that are not compiled yet
+	$(BIN)/python -c 'import hornbeam; hornbeam.warmup(load=False)'
 
 $(BENCH_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'

@@ -83,7 +83,9 @@ _MOST = 100
 _WORKER = "from hornbeam.warm_up import work; work()"
 
 
-def warmup(progress: Callable[[int, int], None] | None = None) -> None:
+def warmup(
+    progress: Callable[[int, int], None] | None = None, *, load: bool = True
+) -> None:
     """Compile all kernels, or load them if they are compiled already.
 
     Where a wheel has the machine code there is nothing to do. Elsewhere it takes
@@ -96,6 +98,9 @@ def warmup(progress: Callable[[int, int], None] | None = None) -> None:
     ----------
     progress
         A function that is called with the number of jobs that are done, and of all.
+    load
+        Whether to load the machine code into this process, which takes seconds. A
+        process that only compiles, for those that follow, need not.
 
     Examples
     --------
@@ -107,15 +112,15 @@ def warmup(progress: Callable[[int, int], None] | None = None) -> None:
     prune_cache()
     compile_first_fit()
     jobs = list(_jobs())
-    compiles = available_threads() > 1 and not _is_compiled()
-    total = len(jobs) * (1 + compiles)
+    compiles = not _is_compiled() and (available_threads() > 1 or not load)
+    total = len(jobs) * (compiles + load)
     done = count(1)
     if compiles:
         for _ in compile_in_processes(_WORKER, jobs):
             if progress is not None:
                 progress(next(done), total)
     # To load in this process what others have compiled.
-    for job in jobs:
+    for job in jobs if load else []:
         job()
         if progress is not None:
             progress(next(done), total)

@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -14,6 +16,8 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from hornbeam.__main__ import main
+from hornbeam.distributed.process_cluster import ProcessCluster
+from hornbeam.distributed.worker_process import serve
 
 # Each process is forked from one that has imported the common modules and has loaded
 # kernels, which a command takes half a second for. This module has few imports because
@@ -42,6 +46,33 @@ def start_process(function: Callable[..., None], *args: object) -> BaseProcess:
     process = _PROCESSES.Process(target=function, args=args)
     process.start()
     return process
+
+
+def command_on(terminal: int, *arguments: object) -> BaseProcess:
+    """Start ``hornbeam`` with its output on a terminal, which is closed here."""
+    # A connection, because multiprocessing sends its descriptor to the process.
+    with Connection(terminal, readable=False) as sent:
+        return start_process(_run_on_terminal, [*map(str, arguments)], sent)
+
+
+def _run_on_terminal(words: list[str], terminal: Connection) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(terminal.fileno(), stream.fileno())
+    terminal.close()
+    os.environ |= {"TERM": "xterm", "COLUMNS": "120"}
+    sys.argv = ["hornbeam", *words]
+    main()
+
+
+def start_workers(cluster: ProcessCluster, n_workers: int) -> list[BaseProcess]:
+    """Fork workers of a cluster, and wait until they have joined it."""
+    address = cluster.host, cluster.port, cluster.token
+    new = [start_process(serve, *address, 1) for _ in range(n_workers)]
+    end = time.monotonic() + 60
+    while not {process.pid for process in new} <= {*cluster.pids().values()}:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return new
 
 
 def _run(words: list[str], said: list[Path], cwd: Path | None) -> None:

@@ -8,6 +8,7 @@ import hornbeam
 
 for name in (
     *("hornbeam.cli.app", "hornbeam.cli.training", "duckdb", "pydantic"),
+    "hornbeam.distributed.worker_process",
     *("pyarrow.csv", "pyarrow.parquet"),
     *("scipy.sparse", "sklearn.datasets", "xgboost"),
 ):

@@ -42,6 +42,10 @@ LONGEST = (
 )
 
 
+#: The files of which this process has run a test.
+begun = set()
+
+
 @pytest.fixture
 def thread_counts(request):
     """Return the numbers of threads on which a case has to give the same bits.
@@ -99,9 +103,18 @@ def pytest_collection_finish():
     as well: to search for it here would take a second of each process.
     """
     gc.freeze()
+    gc.set_threshold(10_000)  # objects, not 700: tests that need collecting ask for it
     gc.enable()
 
 
-def pytest_runtest_setup():
-    """Enable the logger, which Optuna's databases disable with all others."""
+def pytest_runtest_setup(item):
+    """Keep the garbage collector from searching what tests of other files have left.
+
+    Tests that ask for it would search modules, figures and syntax trees, for a second.
+    """
+    if item.path not in begun:
+        begun.add(item.path)
+        gc.collect(1)
+        gc.freeze()
+    # Optuna's databases disable it with all others.
     logging.getLogger("hornbeam").disabled = False

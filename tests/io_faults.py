@@ -2,9 +2,9 @@
 
 ``python io_faults.py`` runs under the preloaded library of io_faults.c, which makes the
 k-th operation on the files of a folder fail, for every k and in every way. It reads
-lines from standard input, each a JSON list: a scenario, and maybe one way, or "even" or
-"odd" ones. For each it forks a process, which prints a line: the number of points and
-what was found wrong. See test_io_faults.py.
+lines from standard input, each a JSON list: a scenario, and maybe one way, or a number:
+that way and each third after it. For each it forks a process, which prints a line: the
+number of points and what was found wrong. See test_io_faults.py.
 """
 
 from __future__ import annotations
@@ -419,8 +419,11 @@ def resources() -> Counter[str]:
     return Counter(files)
 
 
-def run(name: str, *chosen: Any) -> None:
+def run(name: str, chosen: str | int | None = None) -> None:
     """Let a scenario fail in all ways, or in the chosen ones; print what was found."""
+    ways = [chosen] if isinstance(chosen, str) else [*FAULTS]
+    if isinstance(chosen, int):
+        ways = ways[chosen::3]
     external_build.BLOCK_ROWS = 110
     external_build._SLICE_VALUES = 800
     plan = memory_plan.plan_memory
@@ -430,16 +433,13 @@ def run(name: str, *chosen: Any) -> None:
         return replace(found, on_disk=frozenset(["margins", "gradients", "row_lists"]))
 
     memory_plan.plan_memory = plan_on_disk
-    for word, begin in {"even": 0, "odd": 1}.items():
-        if chosen == (word,):
-            chosen = [*FAULTS][begin::2]
     # In memory, where syncing a file takes no time.
     with tempfile.TemporaryDirectory(dir=Path("/dev/shm")) as root:
         machine = Machine(SCENARIOS[name], Path(os.path.realpath(root)))
         gc.collect()
         gc.freeze()  # the imported modules, which would be searched again and again
         taken = []
-        for fault in chosen or FAULTS:
+        for fault in ways:
             machine.run(fault, FAULTS[fault])
             taken.append(resident_bytes())
         MATRICES.clear()

@@ -11,6 +11,7 @@ import json
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,6 @@ IS_CHECKED = (
     and RECORDED.exists()
     and "HORNBEAM_SIGNATURES" not in os.environ
 )
-#: The number of signatures of each kernel after the last test.
-known: dict[str, int] = {}
 
 
 @cache
@@ -37,23 +36,41 @@ def recorded() -> dict[str, set[str]]:
     return {name: {*map(json.dumps, own)} for name, own in kernels.items()}
 
 
+@cache
+def changed() -> set[Any]:
+    """Return the set of the kernels that have loaded machine code since the last test.
+
+    Kernels are entered as they load it: to look at all of them after each test would
+    take seconds of a run.
+    """
+    # Numba, which this imports, is not in the environment of a wheel.
+    from hornbeam.kernels.compiler import KERNELS, KernelDispatcher
+
+    kernels = set(KERNELS.values())
+    add_overload = KernelDispatcher.add_overload
+
+    def enter(kernel: Any, compiled: Any) -> None:
+        kernels.add(kernel)
+        add_overload(kernel, compiled)
+
+    KernelDispatcher.add_overload = enter
+    return kernels
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Fail a test that called a kernel with types that are not recorded."""
-    if not IS_CHECKED:
+    if not IS_CHECKED or not changed():
         return
-    # Numba, which these import, is not in the environment of a wheel.
     from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
     from hornbeam.kernels.signatures import layouts_of
 
     missing = []
     for name, kernel in list(KERNELS.items()):
-        count = len(kernel.overloads)
-        if count == known.get(name, 0):
-            continue
-        known[name] = count
-        if isinstance(kernel, PhaseDispatcher) or item.get_closest_marker("jit"):
+        if kernel not in changed() or isinstance(kernel, PhaseDispatcher):
             continue  # the builder finds phases where kernels call them
-        own = {json.dumps(layouts) for layouts in layouts_of(name, kernel)}
-        missing += [(name, one) for one in own - recorded().get(name, set())]
+        if item.get_closest_marker("jit") is None:
+            own = {json.dumps(layouts) for layouts in layouts_of(name, kernel)}
+            missing += [(name, one) for one in own - recorded().get(name, set())]
+    changed().clear()
     assert not missing, f"native/signatures.json lacks, run make signatures: {missing}"

@@ -181,15 +181,13 @@ def test_groups_of_rankings_stay_together(lists):
     assert all(len(np.unique(bagged.bag_of[qid == q])) == 1 for q in range(40))
 
 
-@pytest.mark.parametrize("threads", [2, 3, 7])
-def test_digests_do_not_depend_on_threads(diabetes, threads):
+def test_digests_do_not_depend_on_threads(diabetes, thread_counts):
     X, y = diabetes
     models = [
         HornbeamRegressor(n_bags=3, n_jobs=n, subsample=0.8, conformal="cv+", **FEW)
-        for n in (1, threads)
+        for n in thread_counts
     ]
-    digests = [model.fit(X, y).get_booster().digest() for model in models]
-    assert digests[0] == digests[1]
+    assert len({model.fit(X, y).get_booster().digest() for model in models}) == 1
 
 
 def test_files_pickles_and_clones_keep_the_bags(diabetes, tmp_path):

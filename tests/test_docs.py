@@ -13,16 +13,19 @@ from hornbeam.log import LOGGER
 PAGES = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.PAGES}
 
 
-#: Pages that take more than two seconds: two start clusters.
+#: Pages that take more than half a second: two start clusters.
 LONG = {
     "docs/dask.md",
     "docs/explaining.md",
+    "docs/external-memory.md",
     "docs/gpu.md",
     "docs/outputs.md",
     "docs/report.md",
     "docs/spark.md",
     "docs/tools.md",
+    "docs/trees-and-forests.md",
     "docs/uncertainty.md",
+    "docs/worked-examples.md",
     "docs/worked-trees.md",
     "docs/tutorials/categories.md",
     "docs/tutorials/cluster.md",
@@ -31,7 +34,9 @@ LONG = {
     "docs/tutorials/from-scikit-learn.md",
     "docs/tutorials/intervals.md",
     "docs/tutorials/larger-than-memory.md",
+    "docs/tutorials/ranking.md",
     "docs/tutorials/reading-a-report.md",
+    "docs/tutorials/survival.md",
     "docs/tutorials/time-splits.md",
 }
 

@@ -59,6 +59,9 @@ SOURCES = {
 MODULES = {name.removesuffix("__init__").rstrip("."): name for name in SOURCES}
 
 
+_HOLDS_STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
+
+
 @cache
 def parsed(module: str) -> ast.Module:
     return ast.parse(SOURCES[MODULES[module]].read_text())
@@ -82,7 +85,7 @@ def imports(module: str, *, at_run_time: bool = False) -> tuple[str, ...]:
     """
     found = []
     tree = parsed(module)
-    for node in _top_level(tree) if at_run_time else ast.walk(tree):
+    for node in _top_level(tree) if at_run_time else _statements(tree):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -96,9 +99,19 @@ def imports(module: str, *, at_run_time: bool = False) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements, and no expressions: most nodes are parts of these."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, _HOLDS_STATEMENTS):
+            yield node
+            yield from _statements(node)
+
+
 def _top_level(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if not isinstance(node, _HOLDS_STATEMENTS):
             continue
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
@@ -156,7 +169,7 @@ ENGINES = {"dask", "distributed", "ray", "pyspark"}
 def foreign_imports(module: str) -> set[str]:
     """Return the packages that `module` imports, anywhere in it."""
     found = set()
-    for node in ast.walk(parsed(module)):
+    for node in _statements(parsed(module)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -187,9 +200,9 @@ def test_no_package_imports_its_modules():
 def imports_in_functions(module: str) -> set[str]:
     """Return the modules of the package that functions of `module` import."""
     found = set()
-    for function in ast.walk(parsed(module)):
+    for function in _statements(parsed(module)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
+            for node in _statements(function):
                 if isinstance(node, ast.Import):
                     found |= {alias.name for alias in node.names}
                 elif isinstance(node, ast.ImportFrom):

@@ -44,12 +44,12 @@ SLOW = [
 
 
 def scenarios():
-    """Yield arguments of io_faults.py: slow ones have half of its faults in turn."""
+    """Yield arguments of io_faults.py: slow ones have a third of its faults in turn."""
     yield ["save_model"]
     # Each page is drawn, which takes a second.
     slow = [["report", "a full disk"]]
-    for scenario, half in zip(SLOW, cycle(["even", "odd"]), strict=False):
-        slow.append([scenario] if IS_WHOLE else [scenario, half])
+    for scenario, third in zip(SLOW, cycle(range(3)), strict=False):
+        slow.append([scenario] if IS_WHOLE else [scenario, third])
     yield from (pytest.param(one, marks=REPEATS) for one in slow)
 
 

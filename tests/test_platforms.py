@@ -71,7 +71,9 @@ print(json.dumps({
 """
 
 
-@pytest.mark.parametrize("lacks", ["macos", "windows"])
+@pytest.mark.parametrize(
+    "lacks", [pytest.param("macos", marks=pytest.mark.slow), "windows"]
+)
 def test_training_saving_and_external_memory(lacks, tmp_path):
     windows = lacks == "windows"
     script = f"windows = {windows}\n{WINDOWS if windows else MACOS}{NO_PROC}{TRAIN}"

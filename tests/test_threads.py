@@ -57,12 +57,19 @@ def output_of(script, timeout=60):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_after_training_can_train():
-    digests = output_of(
+def test_small_tasks_run_on_the_calling_thread_and_a_fork_after_training_can_train():
+    few, many, *digests = output_of(
         """
+        small = hornbeam.DMatrix(rows[:2000], labels[:2000], nthread=4)
+        booster = hornbeam.train({"nthread": 4}, small, 20, evals=[(small, "a")],
+                                 verbose_eval=False)
+        booster.inplace_predict(rows[:1000])
+        print(threading.active_count())
+        booster = train()
+        print(threading.active_count())
+
         import warnings
         warnings.simplefilter("ignore", DeprecationWarning)
-        booster = train()
         print(booster.digest(), flush=True)
         predicted = booster.inplace_predict(rows)
         for _ in range(2):
@@ -79,6 +86,8 @@ def test_a_fork_after_training_can_train():
         print(booster.digest())
         """
     )
+    assert few == "1"
+    assert int(many) > 1
     two, three = digests[0], digests[-1]
     assert digests == [two, two, three, two, three, two, three]
 
@@ -199,22 +208,6 @@ def test_more_threads_than_processors():
         booster = hornbeam.train({"nthread": threads}, data, 2)
         digests.add(booster.digest())
     assert len(digests) == 1
-
-
-def test_small_tasks_run_on_the_calling_thread():
-    output = output_of(
-        """
-        small = hornbeam.DMatrix(rows[:2000], labels[:2000], nthread=4)
-        booster = hornbeam.train({"nthread": 4}, small, 20, evals=[(small, "a")],
-                                 verbose_eval=False)
-        booster.inplace_predict(rows[:1000])
-        print(threading.active_count())
-        train()
-        print(threading.active_count())
-        """
-    )
-    assert output[0] == "1"
-    assert int(output[1]) > 1
 
 
 def resident_bytes():

@@ -40,6 +40,13 @@ def steps():
     return steps
 
 
+@pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
+def test_without_loading_nothing_is_done_where_kernels_are_compiled():
+    steps = []
+    hornbeam.warmup(lambda *step: steps.append(step), load=False)
+    assert steps == []
+
+
 def test_warm_up_reports_its_progress(steps):
     total = steps[0][1]
     assert steps == [(done, total) for done in range(1, total + 1)]
@@ -125,26 +132,31 @@ def test_a_terminal_says_what_a_first_fit_waits_for(says_so, tmp_path):
     assert line.startswith("hornbeam: compiling 2 kernels" if says_so else "end")
 
 
-#: Does what is recorded as a first fit; prints the signatures called and those listed.
+#: Does in a fork each what is recorded as a first fit, of numbers and with categories;
+#: prints the signatures called and those listed.
 FIRST = """
 import json
+from multiprocessing import get_context
 from hornbeam.kernels.ahead import FIRST_FITS
 from hornbeam.kernels.signatures import called, read
 from native.record import fit_first
 
-fit_first({categories})
-print(json.dumps([called(), read(FIRST_FITS[{categories}])]))
+def first(categories):
+    fit_first(categories)
+    return called(), read(FIRST_FITS[categories])
+
+with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
+    print(json.dumps(pool.map(first, [False, True], chunksize=1)))
 """
 
 
 @pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
-@pytest.mark.parametrize("categories", [False, True])
-def test_the_list_of_a_first_fit_has_what_it_calls(categories):
-    (calls, listed), _ = run(FIRST.format(categories=categories))
-    assert calls.keys() == listed.keys()  # else `make signatures` makes it anew
-    assert {name: sorted(map(str, own)) for name, own in calls.items()} == {
-        name: sorted(map(str, own)) for name, own in listed.items()
-    }
+def test_the_lists_of_first_fits_have_what_they_call():
+    for calls, listed in run(FIRST)[0]:
+        assert calls.keys() == listed.keys()  # else `make signatures` makes it anew
+        assert {name: sorted(map(str, own)) for name, own in calls.items()} == {
+            name: sorted(map(str, own)) for name, own in listed.items()
+        }
 
 
 #: Warms up; prints the kernels that are neither called then, nor by those.

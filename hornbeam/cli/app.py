@@ -426,7 +426,8 @@ def warmup() -> None:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("compiling", total=None)
         hornbeam.warmup(
-            lambda done, total: bar.update(task, completed=done, total=total)
+            lambda done, total: bar.update(task, completed=done, total=total),
+            load=False,
         )
     _say(f"the kernels are ready after {perf_counter() - start:.1f} s")
 

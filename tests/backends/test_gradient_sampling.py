@@ -85,12 +85,14 @@ def table(rows):
 
 @pytest.mark.skipif(not COMPILED, reason="plain Python has no teams")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_model_depends_on_neither_threads_nor_blocks(tmp_path, weighted):
+def test_the_model_depends_on_neither_threads_nor_blocks(
+    tmp_path, weighted, thread_counts
+):
     X, y = table(60_000)
     weight = np.linspace(0.5, 2, len(X)) if weighted else None
     params = {"subsample": 0.2, "sampling_method": "gradient_based", "max_depth": 5}
     digests = set()
-    for threads in (1, 2, 3, 7):
+    for threads in thread_counts:
         for cache in (None, tmp_path / "pages"):
             data = DMatrix(X, y > 0, weight=weight, cache=cache, nthread=threads)
             own = {**params, "objective": "binary:logistic", "nthread": threads}

@@ -215,9 +215,9 @@ def test_several_trees():
 
 @pytest.mark.skipif(not COMPILED, reason="plain Python has no teams")
 @pytest.mark.parametrize("kind", ["coarse", "fine", "weighted", "sampled"])
-def test_trees_do_not_depend_on_threads(kind):
+def test_trees_do_not_depend_on_threads(kind, thread_counts):
     found = []
-    for threads in (1, 2, 3, 7):
+    for threads in thread_counts:
         weights = np.ones(90_000) if kind == "weighted" else None
         training = Training(90_000, 5, 64, weights=weights, threads=threads)
         if kind == "fine":

@@ -102,7 +102,11 @@ def test_max_histograms_is_respected():
     [
         ({}, 1),
         ({"subsample": 0.5, "grow_policy": "lossguide", "max_leaves": 20}, 3),
-        ({"objective": "multi:softprob", "num_class": 3, "colsample_bynode": 0.7}, 3),
+        pytest.param(
+            {"objective": "multi:softprob", "num_class": 3, "colsample_bynode": 0.7},
+            3,
+            marks=pytest.mark.slow,
+        ),
         (
             {
                 "objective": "multi:softprob",

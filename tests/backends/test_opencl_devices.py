@@ -76,29 +76,6 @@ def test_a_device_without_doubles_is_refused(monkeypatch):
     assert error.value.code == ErrorCode.DEVICE_NOT_SUPPORTED
 
 
-def test_pyopencl_is_imported_only_for_a_device():
-    code = """
-import sys, numpy as np, hornbeam
-hornbeam.train({}, hornbeam.DMatrix(np.ones((9, 1)), np.ones(9)), 1)
-assert "pyopencl" not in sys.modules
-"""
-    assert python(code).returncode == 0
-
-
-def test_without_the_extra_the_error_names_it():
-    code = """
-import sys, numpy as np, hornbeam
-sys.modules["pyopencl"] = None
-try:
-    hornbeam.train({"device": "gpu"}, hornbeam.DMatrix(np.ones((9, 1)), np.ones(9)), 1)
-except hornbeam.MissingExtraError as error:
-    print(error.code, error)
-"""
-    said = python(code).stdout
-    assert said.startswith("missing_extra")
-    assert "hornbeam[gpu]" in said
-
-
 def test_without_a_driver_no_device_is_found(tmp_path):
     code = "from hornbeam.backends.opencl.devices import find_devices as find"
     process = python(

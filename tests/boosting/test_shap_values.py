@@ -109,7 +109,7 @@ def test_base_margins_of_the_rows_are_used():
 
 @pytest.mark.skipif(not COMPILED, reason="kernels are plain Python")
 @pytest.mark.parametrize("case", ["classes", "trees of all outputs", "deep"])
-def test_values_do_not_depend_on_the_number_of_threads(case):
+def test_values_do_not_depend_on_the_number_of_threads(case, thread_counts):
     rows, labels = few_values(3001, missing=0.1)
     if case == "deep":
         rows = np.tile(np.eye(30, dtype=np.float32), (20, 1))
@@ -121,7 +121,7 @@ def test_values_do_not_depend_on_the_number_of_threads(case):
     else:
         booster = trained({**CASES[case], "max_depth": 6}, rows, labels, 20)
     found = set()
-    for threads in (1, 2, 3, 7):
+    for threads in thread_counts:
         booster.set_param({"nthread": threads})
         shares = booster.shap_values(DMatrix(rows), DMatrix(rows[-OTHERS:]))
         found.add(shares.tobytes())

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import optuna
 import pytest
@@ -106,14 +103,3 @@ def test_an_unknown_metric_is_an_error():
                 callbacks=[OptunaPruning(trial, "valid-auc")],
                 verbose_eval=False,
             )
-
-
-def test_missing_optuna_is_an_error():
-    code = (
-        "import sys; sys.modules['optuna'] = None\n"
-        "import hornbeam; hornbeam.OptunaPruning(None, 'valid-rmse')\n"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True
-    )
-    assert 'pip install "hornbeam[optuna]"' in process.stderr.splitlines()[-1]

@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from command_line import command
+from command_line import command, command_on
 from terminals import read_all
 
 import hornbeam
@@ -429,15 +429,10 @@ def test_output_to_a_terminal_has_a_bar_and_tables(folder, model):
         (["inspect", model], "Importance (gain)"),
     ):
         reader, writer = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "hornbeam", *map(str, arguments)],
-            stdout=writer,
-            stderr=writer,
-            env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
-        )
-        os.close(writer)
+        process = command_on(writer, *arguments)
         text = read_all(reader)
-        assert process.wait() == 0, text
+        process.join()
+        assert process.exitcode == 0, text
         assert shown in text
 
 

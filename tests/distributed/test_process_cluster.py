@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from command_line import start_workers
 
 import hornbeam
 from hornbeam import ClusterError, DataError, ErrorCode, ParameterError
@@ -42,7 +43,8 @@ def fail():
 
 @pytest.fixture(scope="module")
 def cluster():
-    with ProcessCluster(2) as cluster:
+    with ProcessCluster() as cluster:
+        start_workers(cluster, 2)
         yield cluster
 
 
@@ -104,7 +106,8 @@ def test_long_columns_have_the_cuts_of_one_process(cluster):
 
 @pytest.mark.parametrize("width", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_sums_of_a_tree_and_errors_in_it(width):
-    with ProcessCluster(3, tree_from=2, tree_width=width) as cluster:
+    with ProcessCluster(tree_from=2, tree_width=width) as cluster:
+        start_workers(cluster, 3)
         data = matrix(cluster)
         result = train(cluster, PARAMS, data, 3, verbose_eval=False)
         alone = hornbeam.train(PARAMS, hornbeam.DMatrix(X, Y), 3, verbose_eval=False)
@@ -209,7 +212,6 @@ def test_without_workers_there_is_one_error(monkeypatch):
         matrix(cluster)
 
 
-@pytest.mark.slow
 def test_workers_end_with_their_client():
     cluster = ProcessCluster(1)
     (pid,) = cluster.pids().values()

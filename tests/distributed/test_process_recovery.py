@@ -8,11 +8,10 @@ import time
 from functools import partial
 
 import pytest
-from command_line import start_process
+from command_line import start_workers
 from recovery import (
     AT,
     PARTS,
-    SIGNALS,
     Recovery,
     features_of,
     kind_of,
@@ -25,7 +24,6 @@ from selection import IS_WHOLE
 import hornbeam
 from hornbeam.distributed.process_cluster import ProcessCluster
 from hornbeam.distributed.processes import ProcessDMatrix, train
-from hornbeam.distributed.worker_process import serve
 
 
 def read(number):
@@ -54,14 +52,7 @@ class Processes:
         self._start(n_workers)
 
     def _start(self, n_workers):
-        """Fork workers from a process that has loaded kernels; wait until they join."""
-        address = self.cluster.host, self.cluster.port, self.cluster.token
-        new = [start_process(serve, *address, 1) for _ in range(n_workers)]
-        self._started += new
-        end = time.monotonic() + 60
-        while not {process.pid for process in new} <= {*self.processes().values()}:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        self._started += start_workers(self.cluster, n_workers)
 
     def watch(self, seen):
         self.cluster.seen = seen
@@ -118,7 +109,9 @@ class LoseTheLast(hornbeam.TrainingCallback):
 
 @pytest.mark.alone
 @pytest.mark.strikes
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
+)
 def test_a_worker_that_others_add_to_theirs_is_lost(engine, how):
     own = engine(3, tree_from=2, tree_width=1)
     processes = own.processes()
@@ -134,7 +127,6 @@ def misbehave(part, how, kind):
     """Make this worker's first answer to a kind of message wrong."""
     import pickle
     import random
-    import time
 
     from hornbeam.distributed.connection import Connection
     from hornbeam.distributed.worker_process import WorkerProcess

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -80,19 +78,3 @@ def test_what_cannot_be_drawn_is_said(model, tree, error, words):
 def test_an_attribute_is_a_string():
     with pytest.raises(ParameterError, match=r"graph_attrs .* object of strings"):
         to_graphviz(MODEL, size=np.pi)
-
-
-def test_without_graphviz_the_error_names_the_extra():
-    code = """
-import sys
-sys.modules["graphviz"] = None
-from hornbeam.explain import to_graphviz
-try:
-    to_graphviz(None)
-except ImportError as error:
-    print(error)
-"""
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert 'pip install "hornbeam[plot]"' in process.stdout

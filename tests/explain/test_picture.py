@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import combinations
 
 import matplotlib as mpl
@@ -211,24 +209,3 @@ def test_a_tree_that_no_figure_holds_is_refused():
     with pytest.raises(ParameterError, match="give max_depth, or an ax"):
         plot_tree(tree)
     assert len(boxes_on(plot_tree(tree, max_depth=3))) == 15
-
-
-def test_without_matplotlib_the_error_names_the_extra():
-    code = """
-import sys
-sys.modules["matplotlib"] = None
-import numpy, hornbeam
-from hornbeam.explain import plot_tree, tree_text
-data = hornbeam.DMatrix(numpy.arange(9.0).reshape(-1, 1), numpy.arange(9.0))
-booster = hornbeam.train({}, data, 1)
-print(tree_text(booster)[:4])
-try:
-    plot_tree(booster)
-except hornbeam.MissingExtraError as error:
-    print(error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("f0 <")
-    assert 'pip install "hornbeam[plot]"' in done.stdout

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -29,26 +27,6 @@ def test_every_picture_takes_axes(name):
     assert ax.default is None
 
 
-def test_without_matplotlib_each_names_the_extra():
-    code = f"""
-import sys
-sys.modules["matplotlib"] = None
-import hornbeam
-from hornbeam import explain
-for name in {PICTURES}:
-    try:
-        getattr(explain, name)(None)
-    except hornbeam.MissingExtraError as error:
-        assert str(error).startswith(name), error
-        assert 'pip install "hornbeam[plot]"' in str(error)
-        print(name)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == PICTURES
-
-
 @pytest.mark.parametrize("fitted", [False, True])
 def test_models_of_xgboost_have_to_be_loaded(fitted, tmp_path):
     rows = np.arange(40.0).reshape(-1, 2)
@@ -59,21 +37,6 @@ def test_models_of_xgboost_have_to_be_loaded(fitted, tmp_path):
     model.save_model(tmp_path / "model.json")
     loaded = hornbeam.Booster(model_file=tmp_path / "model.json")
     assert explain.contributions_of(loaded, rows).values.shape == (20, 2)
-
-
-def test_numbers_need_no_matplotlib():
-    code = """
-import sys
-import numpy, hornbeam
-from hornbeam import explain
-data = hornbeam.DMatrix(numpy.arange(60.0).reshape(-1, 2), numpy.arange(30.0))
-booster = hornbeam.train({}, data, 2)
-explain.residuals_of(booster, data).trend()
-explain.partial_dependence(booster, data, 0).centred()
-explain.contributions_of(booster, data).ranked()
-assert "matplotlib" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_no_figure_is_shown(titanic, monkeypatch):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from exported_models import exported
@@ -102,16 +99,3 @@ def test_invalid_iteration_ranges_are_an_error():
         to_c(booster, iteration_range=(5, 99))
     with pytest.raises(ParameterError, match=r"changes all weights|no separate rounds"):
         to_c(exported("linear").booster, iteration_range=(0, 2))
-
-
-def test_onnx_not_installed():
-    code = (
-        "import sys; sys.modules['onnx'] = None\n"
-        "import numpy as np, hornbeam\n"
-        "booster = hornbeam.train({}, hornbeam.DMatrix(np.eye(4), [1, 2, 3, 4]), 1)\n"
-        "booster.export('model.onnx')\n"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True
-    )
-    assert 'pip install "hornbeam[onnx]"' in process.stderr.splitlines()[-1]

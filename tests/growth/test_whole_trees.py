@@ -273,7 +273,9 @@ MULTI_OUTPUT = {"multi_strategy": "multi_output_tree"}
 
 @pytest.mark.parametrize("limits", [{}, LIMITED, MULTI_OUTPUT, LIMITED | MULTI_OUTPUT])
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
-def test_threads_share_the_phases_of_large_nodes(policy, limits, grown_in_one_call):
+def test_threads_share_the_phases_of_large_nodes(
+    policy, limits, grown_in_one_call, thread_counts
+):
     """Enough rows for every phase to be shared among threads."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(120_000, 24)).astype(np.float32)
@@ -282,7 +284,7 @@ def test_threads_share_the_phases_of_large_nodes(policy, limits, grown_in_one_ca
     if "multi_strategy" in limits:
         labels = np.column_stack([labels, np.nan_to_num(values[:, 3])])
     data, found = hornbeam.DMatrix(values, labels), []
-    for threads in (1, 2, 3, 7):
+    for threads in thread_counts:
         params = {"nthread": threads, "grow_policy": policy, "max_leaves": 40, **limits}
         model = hornbeam.train(params, data, 2, verbose_eval=False)
         found.append(model.digest())

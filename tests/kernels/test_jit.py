@@ -54,7 +54,6 @@ print(json.dumps({"weight": weights[0], "hits": hits}))
 @needs_compiler
 def test_an_edited_formula_is_compiled_again(copy):
     assert run(copy, WEIGH) == {"weight": 0.25, "hits": 0}
-    assert run(copy, WEIGH) == {"weight": 0.25, "hits": 1}
     maths = copy / "kernels" / "maths.py"
     text = maths.read_text()
     formula = "-soft_threshold(gradient, reg_alpha) / (hessian"
@@ -63,7 +62,7 @@ def test_an_edited_formula_is_compiled_again(copy):
     edited = run(copy, WEIGH)
     assert edited["hits"] == 0 and edited["weight"] > 80
     maths.write_text(text)
-    assert run(copy, WEIGH) == {"weight": 0.25, "hits": 1}
+    assert run(copy, WEIGH) == {"weight": 0.25, "hits": 1}  # as it was compiled first
 
 
 @pytest.mark.slow

@@ -202,16 +202,13 @@ def test_without_numba_the_error_names_the_extra(package):
     assert 'pip install "hornbeam[jit]"' in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
         (lambda data: data[: len(data) // 2], "is not complete"),
-        pytest.param(lambda data: b"", "is not complete", marks=pytest.mark.slow),
-        pytest.param(
-            lambda data: b"\x7fELF" + bytes(200) + data[-200:],
-            "does not load",
-            marks=pytest.mark.slow,
-        ),
+        (lambda data: b"", "is not complete"),
+        (lambda data: b"\x7fELF" + bytes(200) + data[-200:], "does not load"),
     ],
 )
 def test_a_damaged_binary_is_not_used(package, damage, fault):

@@ -141,7 +141,9 @@ def test_any_number_of_threads_for_every_loss(objective, weighted, seed):
     ],
 )
 def test_any_number_of_threads(case, missing, large, large_missing, thread_counts):
-    rows, labels = large_missing if missing else large
+    # As many as the threads of the largest team share.
+    n_rows = len(large[0]) * max(thread_counts) // 7
+    rows, labels = (each[:n_rows] for each in (large_missing if missing else large))
     params = CONFIGURATIONS[case]
     labels = labels_for(params, labels)
     digests = set()
@@ -151,11 +153,11 @@ def test_any_number_of_threads(case, missing, large, large_missing, thread_count
     assert len(digests) == 1
 
 
-def test_any_number_of_threads_for_weights_and_margins(large_missing):
+def test_any_number_of_threads_for_weights_and_margins(large_missing, thread_counts):
     rows, labels = large_missing
     weights = np.random.default_rng(2).random(len(rows))
     digests, scores = set(), set()
-    for threads in THREADS:
+    for threads in thread_counts:
         data = DMatrix(rows, labels, weight=weights, base_margin=labels / 3)
         result = {}
         params = {"nthread": threads, "eval_metric": ["rmse", "mae"]}
@@ -165,43 +167,43 @@ def test_any_number_of_threads_for_weights_and_margins(large_missing):
     assert len(digests) == len(scores) == 1
 
 
-def test_any_number_of_threads_for_gradients_of_ones_own(large):
+def test_any_number_of_threads_for_gradients_of_ones_own(large, thread_counts):
     digests = set()
-    for threads in THREADS:
+    for threads in thread_counts:
         params = {"nthread": threads, "max_depth": 4}
         digests.add(train(params, DMatrix(*large), obj=squared_gradients).digest())
     assert len(digests) == 1
 
 
-def test_any_number_of_threads_for_many_columns():
+def test_any_number_of_threads_for_many_columns(thread_counts):
     """Here the team shares the columns out, in histograms and in the search."""
     rows, labels = tall(5000, 400)
     digests = set()
-    for threads in THREADS:
+    for threads in thread_counts:
         data = QuantileDMatrix(rows, labels, nthread=threads)
         digests.add(train({"nthread": threads, "max_depth": 7}, data).digest())
     assert len(digests) == 1
 
 
-def test_any_number_of_threads_for_predictions(large_missing):
+def test_any_number_of_threads_for_predictions(large_missing, thread_counts):
     rows, labels = large_missing
     params = {"objective": "multi:softprob", "num_class": 3, "max_depth": 5}
     booster = train(params, DMatrix(rows, ranked(labels, 3)))
     found = []
-    for threads in THREADS:
+    for threads in thread_counts:
         booster.set_param("nthread", threads)
         found.append(booster.inplace_predict(rows))
         np.testing.assert_array_equal(found[0], found[-1])
 
 
-def test_heavy_tails_on_any_number_of_threads(large):
+def test_heavy_tails_on_any_number_of_threads(large, thread_counts):
     """A few huge labels call for finer steps of the gradients."""
     rows, labels = large
     labels = labels * 0.01
     labels[::9999] += 1e6
     digests = {
         train({"nthread": threads, "max_depth": 5}, DMatrix(rows, labels)).digest()
-        for threads in THREADS
+        for threads in thread_counts
     }
     assert len(digests) == 1
 
@@ -212,10 +214,14 @@ def test_heavy_tails_on_any_number_of_threads(large):
 @pytest.mark.parametrize(
     ("case", "matrix"),
     [
-        (case, matrix)
-        for case, params in CONFIGURATIONS.items()
-        for matrix in (DMatrix, QuantileDMatrix)
-        if matrix is DMatrix or "tree_method" not in params  # which needs the values
+        # In turn, as above; a tree method needs the values.
+        pytest.param(case, matrix, marks=REPEATS if slow else [])
+        for i, (case, params) in enumerate(CONFIGURATIONS.items())
+        for matrix, slow in (
+            [(DMatrix, False)]
+            if "tree_method" in params
+            else [(DMatrix, i % 2 == 0), (QuantileDMatrix, i % 2 == 1)]
+        )
     ],
 )
 def test_twenty_rounds_are_ten_and_ten(case, matrix):

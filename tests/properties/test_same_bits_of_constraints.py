@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
+from selection import REPEATS
 
 import hornbeam
 from hornbeam import DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix
@@ -29,11 +30,22 @@ CONFIGURATIONS = {
 
 
 LEAFWISE = {"grow_policy": "lossguide", "max_leaves": 24, "max_depth": 0}
-CASES = [
-    pytest.param({**params, **growth}, id=f"{name}{', best first' if growth else ''}")
-    for name, params in CONFIGURATIONS.items()
-    for growth in ({}, LEAFWISE)
-]
+
+
+def cases(first):
+    """Return constraints beside both ways of growing, of which one each is fast.
+
+    They take turns, so that a test that begins with the other one has the others.
+    """
+    return [
+        pytest.param(
+            {**params, **growth},
+            id=f"{name}{', best first' if growth else ''}",
+            marks=REPEATS if (place + bool(growth)) % 2 == first else (),
+        )
+        for place, (name, params) in enumerate(CONFIGURATIONS.items())
+        for growth in ({}, LEAFWISE)
+    ]
 
 
 def made(n_rows, n_columns, filled):
@@ -95,7 +107,7 @@ def sparse_and_dense():
     ]
 
 
-@pytest.mark.parametrize("params", CASES)
+@pytest.mark.parametrize("params", cases(0))
 def test_any_number_of_threads_and_on_disk(params, wide, thread_counts):
     held, paged, free = wide
     digests = {
@@ -137,7 +149,7 @@ def test_splits_by_gradients_of_the_callers(name, of_all_outputs):
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize("params", CASES)
+@pytest.mark.parametrize("params", cases(1))
 def test_filled_cells_and_their_bundles(params, sparse_and_dense):
     digests = {
         digest({**params, "nthread": threads}, data)

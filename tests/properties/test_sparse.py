@@ -87,13 +87,13 @@ def test_the_models_of_arrays(params, table, form, by_cells):
 
 
 @pytest.mark.parametrize("grow_policy", ["depthwise", "lossguide"])
-def test_any_number_of_threads(grow_policy):
+def test_any_number_of_threads(grow_policy, thread_counts):
     rng = np.random.default_rng(0)
     sparse = sp.random_array((100_000, 400), density=0.01, format="csr", rng=rng)
     labels = np.asarray(sparse[:, :40].sum(axis=1)).ravel() + rng.normal(size=100_000)
     params = {"grow_policy": grow_policy, "max_leaves": 40, "subsample": 0.7}
     digests = set()
-    for threads in (1, 2, 3, 7):
+    for threads in thread_counts:
         data = DMatrix(sparse, labels, nthread=threads)
         digests.add(train({**params, "nthread": threads}, data).digest())
         assert isinstance(data.binned(256).as_bins(), SparseBins)

@@ -24,14 +24,24 @@ KINDS = [RandomForestRegressor, RandomForestClassifier]
 DRAWN = "a bag draws rows, whatever they weigh; scikit-learn's own forests do, too"
 
 
-@parametrize_with_checks(
-    [kind(n_estimators=5) for kind in KINDS],
-    expected_failed_checks=lambda _: {
-        "check_sample_weight_equivalence_on_dense_data": DRAWN,
-        "check_sample_weight_equivalence_on_sparse_data": DRAWN,
-    },
-)
+def checks_of(kind):
+    return parametrize_with_checks(
+        [kind(n_estimators=5)],
+        expected_failed_checks=lambda _: {
+            "check_sample_weight_equivalence_on_dense_data": DRAWN,
+            "check_sample_weight_equivalence_on_sparse_data": DRAWN,
+        },
+    )
+
+
+@checks_of(RandomForestClassifier)
 def test_scikit_learn_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@checks_of(RandomForestRegressor)
+def test_scikit_learn_checks_of_regressors(estimator, check):
     check(estimator)
 
 
@@ -58,12 +68,12 @@ MANY = {
 
 @pytest.mark.parametrize("case", MANY)
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_forests_do_not_depend_on_the_number_of_threads(n_classes, case):
+def test_forests_do_not_depend_on_the_number_of_threads(n_classes, case, thread_counts):
     X, y, weights = mixed(n_classes)
     kind = RandomForestClassifier if n_classes else RandomForestRegressor
     models = [
         kind(15, random_state=4, n_jobs=n_jobs, **MANY[case]).fit(X, y, weights)
-        for n_jobs in (1, 2, 3, 7)
+        for n_jobs in thread_counts
     ]
     assert len({model.get_booster().digest() for model in models}) == 1
     for name in ("oob_error_curve_", "oob_importances_", "feature_importances_"):

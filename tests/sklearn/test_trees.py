@@ -19,8 +19,14 @@ KINDS = {
 }
 
 
-@parametrize_with_checks([kind() for kind in KINDS])
+@parametrize_with_checks([DecisionTreeRegressor()])
 def test_scikit_learn_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([DecisionTreeClassifier()])
+def test_scikit_learn_checks_of_classifiers(estimator, check):
     check(estimator)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import matplotlib as mpl
 import numpy as np
@@ -181,20 +179,3 @@ def test_feature_maps_name_features(tmp_path):
 def test_plotted_scores_keep_their_format():
     mine, other = (bars(xgb.plot_importance({"a": 3, "b": 2.5})) for xgb in BOTH)
     assert mine == other
-
-
-@pytest.mark.parametrize("name", ["plot_importance", "plot_tree"])
-def test_without_matplotlib_the_error_names_the_extra(name):
-    code = f"""
-import sys
-sys.modules["matplotlib"] = None
-from hornbeam import xgboost as xgb
-try:
-    xgb.{name}(None)
-except ImportError as error:
-    print(error)
-"""
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert 'pip install "hornbeam[plot]"' in process.stdout

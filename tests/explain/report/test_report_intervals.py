@@ -98,6 +98,6 @@ def test_one_class_has_no_interval_and_no_warning():
 
 
 def test_matrices_of_codes_are_judged_as_well():
-    data = hornbeam.QuantileDMatrix(FRAME, LABELS)
-    page = MODEL.report(data)
+    frame = FRAME[["age"]]  # each feature has pictures
+    page = trained(frame, LABELS).report(hornbeam.QuantileDMatrix(frame, LABELS))
     assert "logloss" in page

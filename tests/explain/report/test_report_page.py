@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from functools import cache
 from html.parser import HTMLParser
 
@@ -422,30 +420,6 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert OF_AGE.report(VALID_OF_AGE, path=str(path)) == path
     assert path.read_text().startswith("<!DOCTYPE html>")
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_missing_package_is_named_with_its_extra():
-    code = """
-import sys
-import numpy as np, hornbeam
-data = hornbeam.DMatrix(np.eye(4), np.arange(4.0))
-model = hornbeam.train({}, data, 1)
-for package in ("jinja2", "matplotlib"):
-    sys.modules[package] = None
-    try:
-        model.report(data)
-    except hornbeam.MissingExtraError as error:
-        print(error)
-    del sys.modules[package]
-"""
-    process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True
-    )
-    assert process.returncode == 0, process.stderr
-    first, second = process.stdout.splitlines()
-    assert "'jinja2', which is not installed" in first
-    assert "'matplotlib', which is not installed" in second
-    assert "hornbeam[report]" in first and "hornbeam[report]" in second
 
 
 @pytest.mark.slow
