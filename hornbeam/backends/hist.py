@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,12 @@ from hornbeam.backends.level_search import LevelSearch
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows, SplitSearch
 from hornbeam.backends.symmetric_grower import SymmetricGrower
-from hornbeam.backends.tree_grower import TreeGrower, TreeSearch, features_of_task
+from hornbeam.backends.tree_grower import (
+    TreeGrower,
+    TreeRoot,
+    TreeSearch,
+    features_of_task,
+)
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.linear_leaves import NodeTerms
@@ -75,7 +81,7 @@ class HistogramBackend(Backend):
         self._rows, self._n_rows = rows, rows.n_rows
         self.lookahead = rows.lookahead
         self.multi_output_columns = rows.multi_output_columns
-        self._max_histograms = max_histograms
+        self._max_histograms, self._row_unit = max_histograms, 1
         #: The parent, the slot (-1: none) and the sum of hessians of each node.
         self._family = np.full((3, 64), -1, np.int64)
         self._gradient_ranges: NDArray[np.float64] | None = None
@@ -91,6 +97,8 @@ class HistogramBackend(Backend):
         self._symmetric_grower = SymmetricGrower(self._set_words, self._team)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
+        #: The last search of the trees of each output, and what it was made of.
+        self._searches: dict[int, tuple[tuple[Any, ...], TreeSearch | None]] = {}
         self._init_columns()
 
     def _init_columns(self) -> None:
@@ -241,12 +249,14 @@ class HistogramBackend(Backend):
             self._rows.widen,
             sketch_factor,
         )
-        self._scales, self._leaf_scales = scales.histogram, scales.leaf[:, None]
+        self._output, self._scales = output, scales.histogram
+        self._leaf_scales = scales.leaf
         rules = self._rules = params.rules_for(scales.mean_hessian)
         is_single = self.multi_output_columns == 0
         self._rows_search = is_single and self._rows.finds_splits(self._chosen, rules)
         # Where all hessians are the same, they count the rows.
-        self._row_unit = max(1, scales.row_unit)
+        if self._row_unit != max(1, scales.row_unit):
+            self._row_unit = max(1, scales.row_unit)
         counts_rows = params.counts_rows and scales.row_unit == 0
         if counts_rows != self._counts_rows:
             self._init_histograms(counts_rows=counts_rows)
@@ -266,6 +276,24 @@ class HistogramBackend(Backend):
         root = self._rows.root(counts_rows=self._counts_rows)
         if root is None:
             return None
+        search = self._tree_search(root, constraints)
+        if limits.symmetric:
+            return self._symmetric_grower.grow(root, search, limits, draws)
+        return self._grower.grow(root, search, limits, draws, learning_rate)
+
+    def _tree_search(
+        self, root: TreeRoot, constraints: Constraints | None
+    ) -> TreeSearch:
+        """Return how the tree is searched; the last search if it was made of the same.
+
+        Each output has its own, because scales differ.
+        """
+        buffers, scales, leaf_scales = self._histograms, self._scales, self._leaf_scales
+        of_tree = self._chosen, self._rules, self._params, self._row_unit
+        made_of = (buffers, root.columns, scales, leaf_scales, *of_tree, constraints)
+        before, search = self._searches.get(self._output, ((), None))
+        if search is not None and all(map(is_, made_of, before)):
+            return search
         of_nodes = None
         if constraints is not None or self._params.counts_rows:
             own = constraints or Constraints()
@@ -273,9 +301,9 @@ class HistogramBackend(Backend):
         columns, scales = None, self._scales[0]
         if root.columns is not None:
             assert isinstance(self._split_scratch, MultiOutputBuffers)
-            buffers = self._split_scratch
+            own_buffers = self._split_scratch
             columns = OutputColumns(
-                root.columns, self._histograms, self._scales, buffers
+                root.columns, self._histograms, self._scales, own_buffers
             )
             scales = _ANY_SHARE
         search = TreeSearch(
@@ -286,15 +314,14 @@ class HistogramBackend(Backend):
             self._chosen,
             self._totals,
             scales,
-            self._leaf_scales[: root.leaves[0].n_columns, 0],
+            self._leaf_scales[: root.leaves[0].n_columns],
             columns,
             self._rules,
             of_nodes,
             constraints,
         )
-        if limits.symmetric:
-            return self._symmetric_grower.grow(root, search, limits, draws)
-        return self._grower.grow(root, search, limits, draws, learning_rate)
+        self._searches[self._output] = made_of, search
+        return search
 
     @property
     def _most_at_once(self) -> int:
@@ -470,7 +497,7 @@ class HistogramBackend(Backend):
         sums = self._rows.sum_leaves(nodes, leaves, n_leaves)
         if self.multi_output_columns == 0:
             return sums[0] * self._leaf_scales[0]
-        return sums * self._leaf_scales[: len(sums)]
+        return sums * self._leaf_scales[: len(sums), None]
 
     def leaf_of(self) -> NDArray[np.uint32]:
         return self._rows.leaf_of()

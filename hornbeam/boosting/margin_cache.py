@@ -9,6 +9,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import is_
 from typing import Any, Protocol
 
 import numpy as np
@@ -110,15 +111,23 @@ class CachedMargins(ABC):
         self._learner, self._predictor = learner, predictor
         self.weights, self.scale = weights, scale
         self._base_margin = data.base_margin
+        self._columns: tuple[Any, ...] = ()
         self.bind(data, data)
 
-    def bind(self, data: DMatrix, aligned: DMatrix) -> None:
+    def bind(self, data: DMatrix, aligned: DMatrix | None = None) -> None:
         """Use `data`, which `aligned` has with the features of the model, from now on.
 
+        None: it is aligned again if its columns or those of the model have changed.
         Cached margins live as long as `data`, so they refer to it weakly.
         """
+        columns = self._learner.columns_of(data)
+        if aligned is None:
+            if all(map(is_, columns, self._columns)):
+                return
+            aligned = self._learner.align(data)
+        self._columns, own = columns, aligned
         self._data: Callable[[], DMatrix | None] = (
-            weakref.ref(data) if aligned is data else lambda: aligned
+            weakref.ref(data) if own is data else lambda: own
         )
 
     @property
@@ -383,20 +392,25 @@ class MarginCache:
         return before, after
 
     def _up_to_date(self, data: DMatrix) -> CachedMargins:
-        aligned = self._learner.align(data)
-        entry = self._entries.get(data)
+        entry = self._entry_of(data)
         device = device_of_sums(self._learner.params.device)
         is_elsewhere = isinstance(entry, DeviceMargins) and entry.device != device
         if entry is None or is_elsewhere or not entry.starts_from(data.base_margin):
+            aligned = self._learner.align(data)
             parts = self._learner, self._predictor, aligned
             if device != "cpu" and adds_on_device(aligned):
                 entry = DeviceMargins(*parts, device)
             else:
                 entry = EvaluationMargins(*parts)
+            entry.bind(data, aligned)
             self._entries[data] = entry
-        entry.bind(data, aligned)
+        else:
+            entry.bind(data)
         entry.update_to(self._learner.model.weights)
         return entry
+
+    def _entry_of(self, data: Any) -> CachedMargins | None:
+        return self._entries.get(data) if isinstance(data, DMatrix) else None
 
     def training_data(self, data: Any, use_objective: bool) -> TrainingData:
         """Return the rows of `data` ready for another round of trees.
@@ -404,12 +418,12 @@ class MarginCache:
         The first round sets the features and the base score of the model. The labels
         matter only if gradients come from the objective (`use_objective`).
         """
-        learner, aligned = self._learner, self._learner.align(data)
-        entry = self._entries.get(data)
+        learner, entry = self._learner, self._entry_of(data)
         by_row = use_objective and learner.objective.by_row
         if isinstance(entry, TrainingMargins) and entry.matches(data, by_row):
-            entry.bind(data, aligned)
+            entry.bind(data)
             return entry
+        aligned = learner.align(data)
         targets = learner.targets_of(data) if use_objective else None
         # Features that cannot be binned raise an error before the model changes.
         features = prepare(aligned, learner.params)
