@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -218,7 +219,7 @@ class HistogramBackend(Backend):
         """Begin a tree of the rows, and choose the scales of its histograms."""
         sketch_factor = 1.0
         if self.multi_output_columns == 0:
-            if self.n_outputs > 1:
+            if len(ranges) > 1:
                 least = ranges[:, 2].min()
                 ranges = ranges[output : output + 1].copy()
                 ranges[0, 2] = least
@@ -231,40 +232,26 @@ class HistogramBackend(Backend):
             # A projected gradient can be larger than all outputs' gradients.
             sketch_factor = max(1.0, np.sqrt(self.n_outputs / columns))
 
-        def quantise(
-            settled: RowSample | None,
-            packed: NDArray[np.float64],
-            wide: NDArray[np.float64],
-        ) -> NDArray[np.int64]:
-            return self._rows.begin_tree(output, self._chosen, settled, packed, wide)
-
         scales = quantise_tree(
             params,
             sample,
             ranges,
             self._n_columns,
             self._n_rows,
-            lambda weight: self._rows.count_size_classes(output, weight),
-            quantise,
+            partial(self._rows.count_size_classes, output),
+            partial(self._rows.begin_tree, output, self._chosen),
             self._rows.widen,
             sketch_factor,
         )
         self._output, self._scales = output, scales.histogram
         self._leaf_scales = scales.leaf
-        rules = self._rules = params.rules_for(scales.mean_hessian)
-        is_single = self.multi_output_columns == 0
-        self._rows_search = is_single and self._rows.finds_splits(self._chosen, rules)
+        self._rules = params.rules_for(scales.mean_hessian)
         # Where all hessians are the same, they count the rows.
         if self._row_unit != max(1, scales.row_unit):
             self._row_unit = max(1, scales.row_unit)
         counts_rows = params.counts_rows and scales.row_unit == 0
         if counts_rows != self._counts_rows:
             self._init_histograms(counts_rows=counts_rows)
-        #: The kernel of the split search, and what it searches.
-        self._search: tuple[Any, NDArray[np.int64], NDArray[np.float64]]
-        self._search = find_multi_output_splits, self._histograms, self._scales
-        if is_single:
-            self._search = find_splits, self._histograms[0], self._scales[0]
 
     def grow(
         self,
@@ -357,7 +344,8 @@ class HistogramBackend(Backend):
         limits: NodeConstraints | None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         words, mask = self._set_words, EVERY_FEATURE if allowed is None else allowed
-        if self._rows_search:
+        is_single = self.multi_output_columns == 0
+        if is_single and self._rows.finds_splits(self._chosen, self._rules):
             search = SplitSearch(
                 self._assign_slots(nodes),
                 self._family[1][nodes],
@@ -377,7 +365,10 @@ class HistogramBackend(Backend):
         parts = -(-features // block)
         splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
         sets = np.empty((nodes.size, parts, words), np.uint64 if words else np.uint8)
-        kernel, histograms, scales = self._search
+        kernel: Any = find_multi_output_splits
+        histograms, scales = self._histograms, self._scales
+        if is_single:
+            kernel, histograms, scales = find_splits, histograms[0], scales[0]
         slots = self._family[1][nodes]
         searched = NodeHistograms(
             histograms, slots, *built, self._features, self._totals
@@ -401,7 +392,7 @@ class HistogramBackend(Backend):
             best = splits["gain"].argmax(axis=1)  # the first of equals: lowest feature
             every = np.arange(nodes.size)
             splits, sets = splits[every, best], sets[every, best]
-        if limits is not None and self.multi_output_columns > 0:
+        if limits is not None and not is_single:
             weigh_children(searched, scales, self._rules, limits, splits, sets)
         return splits, sets
 

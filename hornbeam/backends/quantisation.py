@@ -179,12 +179,14 @@ def quantise_tree(
     sketch_factor
         How much larger than an output's gradient a projected one can be.
     """
-    sample, largest, n_counted = settle_sample(
-        sample, params, count_size_classes, gradient_ranges[:, :2], n_rows
-    )
-    if sketch_factor != 1.0 and sample is not None and sample.by_gradient:
-        largest = largest.copy()
-        largest[-n_columns:, 0] *= sketch_factor
+    largest, n_counted = gradient_ranges[:, :2], n_rows
+    if sample is not None and sample.by_gradient:
+        sample, largest, n_counted = settle_sample(
+            sample, params, count_size_classes, largest, n_rows
+        )
+        if sketch_factor != 1.0:
+            largest = largest.copy()
+            largest[-n_columns:, 0] *= sketch_factor
     packed, wide = choose_scales(largest, n_rows)
     least = gradient_ranges[:, 2]
     if n_columns < len(largest):

@@ -73,6 +73,7 @@ class RowPartition:
         self.table = np.zeros(64, NODE_DTYPE)
         self.lefts = np.empty((64, words), np.uint64)
         self.leaf_of_node = np.empty(64, np.uint32)
+        self._list = rows[0]
         self._pending = _NO_NODES
         self._n_taken = 0
         #: A root: on the first side, from the first row on, not split.
@@ -98,7 +99,7 @@ class RowPartition:
         They are 0, 1, 2, ...
         """
         self._begin(self.every_row.size)
-        return self.rows[0]
+        return self._list
 
     def _begin(self, size: int) -> None:
         if self._n_taken != size:

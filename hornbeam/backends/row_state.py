@@ -142,6 +142,7 @@ class GradientColumn:
         self.pair = gradients, hessians
         self._n_rows = gradients.size
         self._team, self._scratch = team, scratch
+        self._threads = team.threads_for(CELLS_PER_ROW * self._n_rows)
         self._place, self._places = place, places
         self._magnitudes = np.empty((-(-self._n_rows // TASK_ROWS), 2), np.int64)
         self._packed = QuantisedGradients(_NO_PACKED, _NO_WIDE)
@@ -174,10 +175,9 @@ class GradientColumn:
             self._packed = QuantisedGradients(memory[self._place], _NO_WIDE)
         self.quantised = self._packed
         gradient_unit, hessian_unit = scales.tolist()
-        run_rows(
-            self._team,
+        self._team.run(
             quantise,
-            self._n_rows,
+            self._threads,
             *self.pair,
             1.0 / gradient_unit,
             1.0 / hessian_unit,
@@ -192,7 +192,7 @@ class GradientColumn:
         """Quantise to wide pairs."""
         wide = self._scratch.wide(self._places, self._n_rows)[self._place]
         self.quantised = QuantisedGradients(_NO_PACKED, wide)
-        run_rows(self._team, widen, self._n_rows, *self.pair, *self._per_unit, wide)
+        self._team.run(widen, self._threads, *self.pair, *self._per_unit, wide)
 
     def sum_leaves(
         self, leaf_of: NDArray[np.uint32], n_leaves: int
@@ -201,9 +201,9 @@ class GradientColumn:
 
         Rows with the leaf number `n_leaves` are left out.
         """
-        threads = self._team.threads_for(CELLS_PER_ROW * self._n_rows)
-        sums = np.zeros((threads, n_leaves + 1, 2), np.int64)
-        self._team.run(sum_leaves, threads, leaf_of, *self.pair, *self._per_unit, sums)
+        sums = np.zeros((self._threads, n_leaves + 1, 2), np.int64)
+        arguments = leaf_of, *self.pair, *self._per_unit, sums
+        self._team.run(sum_leaves, self._threads, *arguments)
         return np.add.reduce(sums)[:-1]
 
     def regress_leaves(

@@ -222,9 +222,10 @@ class TreeGrower:
             parent = tables.family[0, :count].astype(np.int32)
             sides = None if limited is None else limited.tables.sides[:count]
             return GrownTree(left, parent, splits, sets, sides=sides)
-        integers, flags, floats = [table[:, :count].copy() for table in self._columns]
-        left, parent, right, feature = integers
-        (default_left, split_type), (gain, cover, *of_outputs) = flags, floats
+        integers, flags, floats = self._columns
+        left, parent, right, feature = integers[:, :count].copy()
+        default_left, split_type = flags[:, :count].copy()
+        gain, cover, *of_outputs = floats = floats[:, :count].copy()
         if search.columns is not None:  # (nodes, outputs)
             of_outputs = [
                 np.ascontiguousarray(floats[first : first + root.outputs].T)

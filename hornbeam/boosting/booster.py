@@ -240,7 +240,7 @@ class Booster:
         booster._learner.set_features(data)
         per_output = max(1, len(trees) // booster.params.num_parallel_tree)
         outputs = np.repeat(np.arange(per_output), len(trees) // per_output).tolist()
-        booster.model.append_round(trees, outputs, np.ones(len(trees), np.float32))
+        booster.model.append_round(trees, outputs)
         return booster
 
     def update(
@@ -265,7 +265,7 @@ class Booster:
             computed from the first pair.
         """
         try:
-            function = self._use_objective(fobj)
+            function = None if fobj is None else self._use_objective(fobj)
             if function is None:
                 self._trainer.step(dtrain)
             else:
@@ -277,10 +277,10 @@ class Booster:
             raise
 
     def _use_objective(
-        self, custom: ObjectiveFunction | ScalarLoss | None
+        self, custom: ObjectiveFunction | ScalarLoss
     ) -> ObjectiveFunction | None:
         """Use an objective in formulas; return one that is a function."""
-        if custom is not None and isinstance(custom, ScalarLoss):
+        if isinstance(custom, ScalarLoss):
             self.set_objective(custom)
             return None
         return custom

@@ -28,7 +28,7 @@ from hornbeam.boosting.margin_cache import MarginCache, TrainingData, TrainingMa
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.forest.layout import weighted_leaf_values
-from hornbeam.forest.model import Model, unit_weights
+from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
 from hornbeam.growth.grower import LeafConstants, LeafRegression, grow_tree
@@ -122,25 +122,26 @@ class TreeSettings:
             and self._feature_names is learner.model.feature_names
         )
 
-    def sampler(self, number: int) -> ColumnSampler:
-        """Return what draws the columns of tree `number`."""
-        return self._sampler or self._sampler_of(number)
+    def of_tree(
+        self, number: int, model: Model, trees: Sequence[Tree]
+    ) -> tuple[ColumnSampler, RowSample | None, Constraints | None]:
+        """Return what draws the columns of tree `number`, its rows and its constraints.
 
-    def sample(self, number: int) -> RowSample | None:
-        """Return the sample of rows that tree `number` is grown on; None: all rows."""
-        return row_sample(self.params, number) if self._draws_rows else None
+        `trees` follow those of `model`.
+        """
+        sampler, constraints = self._sampler, self._constraints
+        if sampler is None:
+            sampler = self._sampler_of(number)
+        if self._is_costed:
+            constraints = constraints_of(self.params, model, self._n_features, trees)
+        rows = row_sample(self.params, number) if self._draws_rows else None
+        return sampler, rows, constraints
 
     def _sampler_of(self, number: int) -> ColumnSampler:
         p = self.params
         shares = p.colsample_bytree, p.colsample_bylevel, p.colsample_bynode
         weights = self._feature_weights
         return ColumnSampler(self._n_features, *shares, p.seed, number, weights)
-
-    def constraints(self, model: Model, trees: Sequence[Tree]) -> Constraints | None:
-        """Return the constraints of the next tree; `trees` follow those of `model`."""
-        if self._is_costed:
-            return constraints_of(self.params, model, self._n_features, trees)
-        return self._constraints
 
 
 class TreeRound(Round):
@@ -229,16 +230,17 @@ class TreeRound(Round):
     ) -> Tree:
         settings, model, training = self._settings, self._learner.model, self._training
         number = len(model.trees) + len(self._trees)  # seeds the draws of the tree
+        columns, sample, limits = settings.of_tree(number, model, self._trees)
         return grow_tree(
             training.backend,
             output,
             training.cuts,
             settings.split_params,
             settings.limits,
-            settings.sampler(number),
-            settings.sample(number),
+            columns,
+            sample,
             settings.learning_rate,
-            settings.constraints(model, self._trees),
+            limits,
             self._margin_values(),
             constants,
             regression,
@@ -258,9 +260,9 @@ class TreeRound(Round):
             sizes = [f"{t.n_leaves} leaves deep {t.depth()}" for t in self._trees]
             sys.stderr.write(f"round {model.n_rounds}: {', '.join(sizes)}\n")
 
-    def _weights(self) -> NDArray[np.float32]:
-        """Return the weights of the new trees."""
-        return unit_weights(len(self._trees))
+    def _weights(self) -> NDArray[np.float32] | None:
+        """Return the weights of the new trees; None: 1."""
+        return None
 
     def update_margins(self) -> None:
         # The backend has added the leaf values of each tree as it was grown.
@@ -293,7 +295,7 @@ class DartRound(TreeRound):
         after = self._dropout.after(self._before, len(self._trees))
         self._learner.model.tree_weights = after
 
-    def _weights(self) -> NDArray[np.float32]:
+    def _weights(self) -> NDArray[np.float32] | None:
         return np.full(len(self._trees), self._dropout.weight, np.float32)
 
     def update_margins(self) -> None:

@@ -264,7 +264,8 @@ class TrainingMargins(CachedMargins):
         super().__init__(learner, predictor, data, weights, scale)
         parameters = learner.params
         self.cuts, self.targets = features.cuts, targets
-        self._fields, self.row_weights = _fields_of(data), data.row_weights
+        self._fields = data.info, data.info.revision
+        self.row_weights = data.row_weights
         self._params, self._made_with = parameters, _backend_parameters(parameters)
         self.backend = self._create_backend(features, np.ascontiguousarray(margins.T))
 
@@ -300,19 +301,17 @@ class TrainingMargins(CachedMargins):
 
         And whether it has targets if the objective is `by_row` and needs them.
         """
-        return (
-            self.weights.size == len(self._learner.model.trees)
-            and self._fields == _fields_of(data)
-            and (self.targets is not None or not by_row)
-            and self._is_made_with(self._learner.params)
-        )
-
-    def _is_made_with(self, parameters: Parameters) -> bool:
-        """Whether these parameters make the same backend."""
-        if parameters is not self._params:
-            if self._made_with != _backend_parameters(parameters):
+        learner, info = self._learner, data.info
+        if (
+            self.weights.size != len(learner.model.trees)
+            or self._fields != (info, info.revision)
+            or (self.targets is None and by_row)
+        ):
+            return False
+        if learner.params is not self._params:
+            if self._made_with != _backend_parameters(learner.params):
                 return False
-            self._params = parameters
+            self._params = learner.params
         return True
 
     @property
@@ -336,11 +335,6 @@ class TrainingMargins(CachedMargins):
 
     def close(self) -> None:
         self.backend.close()
-
-
-def _fields_of(data: DMatrix) -> tuple[MetaInfo, int]:
-    """Return what tells whether a field of the meta info was set since."""
-    return data.info, data.info.revision
 
 
 def _backend_parameters(p: Parameters) -> tuple[Any, ...]:
@@ -392,7 +386,7 @@ class MarginCache:
         return before, after
 
     def _up_to_date(self, data: DMatrix) -> CachedMargins:
-        entry = self._entry_of(data)
+        entry = self._entries.get(data) if isinstance(data, DMatrix) else None
         device = device_of_sums(self._learner.params.device)
         is_elsewhere = isinstance(entry, DeviceMargins) and entry.device != device
         if entry is None or is_elsewhere or not entry.starts_from(data.base_margin):
@@ -409,16 +403,14 @@ class MarginCache:
         entry.update_to(self._learner.model.weights)
         return entry
 
-    def _entry_of(self, data: Any) -> CachedMargins | None:
-        return self._entries.get(data) if isinstance(data, DMatrix) else None
-
     def training_data(self, data: Any, use_objective: bool) -> TrainingData:
         """Return the rows of `data` ready for another round of trees.
 
         The first round sets the features and the base score of the model. The labels
         matter only if gradients come from the objective (`use_objective`).
         """
-        learner, entry = self._learner, self._entry_of(data)
+        learner = self._learner
+        entry = self._entries.get(data) if isinstance(data, DMatrix) else None
         by_row = use_objective and learner.objective.by_row
         if isinstance(entry, TrainingMargins) and entry.matches(data, by_row):
             entry.bind(data)

@@ -49,7 +49,7 @@ class GradientWriter:
         self,
         kernel: Callable[..., None],
         rows: LossRows,
-        numbers: tuple[float, ...],
+        numbers: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Write the gradients of these rows; see `Objective.write_gradients`.
 
@@ -58,6 +58,5 @@ class GradientWriter:
         new = self._new
         for own in new:
             own.largest.fill(0)
-        arguments = rows, np.array(numbers, np.float64), new, self._scratch
-        self._team.run(kernel, self._threads, *arguments)
+        self._team.run(kernel, self._threads, rows, numbers, new, self._scratch)
         return new.largest()

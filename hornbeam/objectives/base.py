@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -293,6 +294,11 @@ class Objective(ABC):
         """The scalar arguments of the kernel, of which `positive_weight` is first."""
         return (self.positive_weight,)
 
+    @cached_property
+    def kernel_numbers(self) -> Floats:
+        """The `numbers` as the kernel takes them."""
+        return np.array(self.numbers, np.float64)
+
     @property
     def leaf_levels(self) -> tuple[float, ...] | None:
         """The level of each output, if quantiles of residuals minimise the loss."""
@@ -334,7 +340,7 @@ class Objective(ABC):
         -------
         (outputs, 2) float64: the largest |g| and |h|. Infinite or NaN where one is.
         """
-        return writer.write(self.kernel, rows, self.numbers)
+        return writer.write(self.kernel, rows, self.kernel_numbers)
 
 
 OBJECTIVES: dict[str, type[Objective]] = {}

@@ -281,7 +281,7 @@ class OrdinalLogistic(SeveralClasses):
         gradients, hessians = np.empty((2, *margins.shape), dtype)
         rows = LossRows.of(margins, self.targets_of(info), weights)
         writer = GradientWriter(team, gradients, hessians)
-        writer.write(type(self).kernel, rows, (1.0,))
+        writer.write(type(self).kernel, rows, np.ones(1))
         n_rows = margins.shape[1]
         total = n_rows if weights is None else totals_of([weights], n_rows)[0]
         for values in (gradients, hessians):

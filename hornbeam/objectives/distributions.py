@@ -146,7 +146,7 @@ class Normal(Distribution):
         dtype = np.float32 if weights is None else np.float64
         gradients, hessians = np.empty((2, *scores.shape), dtype)
         rows = LossRows.of(scores, self.targets_of(info), weights)
-        numbers = 1.0, _mean_of(scores[1], weights)
+        numbers = np.array([1.0, _mean_of(scores[1], weights)])
         writer = GradientWriter(team, gradients, hessians)
         writer.write(type(self).kernel, rows, numbers)
         return gradients, hessians
