@@ -7,6 +7,7 @@ objective. Each column is quantised by itself and has its own histograms.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,27 +68,35 @@ class RowScratch:
 
     def __init__(self, rows: int) -> None:
         self._most_rows = rows
-        self._memory = np.empty(rows, np.int64)
-        self._packed = self._memory.reshape(1, rows)
-        self._wide = np.empty(0, np.int64)
+        self._packed = np.empty((1, rows), np.int64)
+        self._wide = np.empty((1, 2, 0), np.int64)
         self._scaled = np.empty(0)
         self._leaf_of = np.empty(rows, np.uint32)
 
     def packed(self, columns: int, rows: int) -> NDArray[np.int64]:
-        """Return (columns, rows) int64 for packed pairs: the same array as before."""
-        if self._packed.shape != (columns, rows):
-            size = columns * rows
-            if self._memory.size < size:
-                self._memory = np.empty(columns * self._most_rows, np.int64)
-            self._packed = self._memory[:size].reshape(columns, rows)
+        """Return (columns, rows) int64 for packed pairs."""
+        self._packed = self._shaped(self._packed, (columns, rows))
         return self._packed
 
     def wide(self, columns: int, rows: int) -> NDArray[np.int64]:
         """Return (columns, 2, rows) int64 for wide pairs, allocated on first use."""
-        size = 2 * columns * rows
-        if self._wide.size < size:
-            self._wide = np.empty(2 * columns * self._most_rows, np.int64)
-        return self._wide[:size].reshape(columns, 2, rows)
+        self._wide = self._shaped(self._wide, (columns, 2, rows))
+        return self._wide
+
+    def _shaped(
+        self, memory: NDArray[np.int64], shape: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """Return an array of this shape in the memory of another; that one if it fits.
+
+        The last axis is that of rows, of which there may be most in new memory.
+        """
+        if memory.shape == shape:
+            return memory
+        whole = memory if memory.base is None else memory.base
+        size = math.prod(shape)
+        if whole.size < size:
+            whole = np.empty(math.prod(shape[:-1]) * self._most_rows, np.int64)
+        return whole.reshape(-1)[:size].reshape(shape)
 
     def scaled(self, columns: int, rows: int) -> NDArray[np.float64]:
         """Return (2, columns, rows) float64 for the gradients of a sample."""
@@ -145,8 +154,9 @@ class GradientColumn:
         self._threads = team.threads_for(CELLS_PER_ROW * self._n_rows)
         self._place, self._places = place, places
         self._magnitudes = np.empty((-(-self._n_rows // TASK_ROWS), 2), np.int64)
-        self._packed = QuantisedGradients(_NO_PACKED, _NO_WIDE)
-        self._memory: NDArray[np.int64] | None = None
+        #: What was quantised last, packed and wide, and the memory that it is in.
+        self._packed = self._wide = QuantisedGradients(_NO_PACKED, _NO_WIDE)
+        self._memory: list[NDArray[np.int64]] = [_NO_PACKED, _NO_WIDE]
 
     @property
     def packed(self) -> NDArray[np.int64]:
@@ -170,8 +180,8 @@ class GradientColumn:
         In the same pass 0, 1, 2, ... are written to the `numbers`, if there are any.
         """
         memory = self._scratch.packed(self._places, self._n_rows)
-        if memory is not self._memory:
-            self._memory = memory
+        if memory is not self._memory[0]:
+            self._memory[0] = memory
             self._packed = QuantisedGradients(memory[self._place], _NO_WIDE)
         self.quantised = self._packed
         gradient_unit, hessian_unit = scales.tolist()
@@ -190,9 +200,13 @@ class GradientColumn:
 
     def widen(self) -> None:
         """Quantise to wide pairs."""
-        wide = self._scratch.wide(self._places, self._n_rows)[self._place]
-        self.quantised = QuantisedGradients(_NO_PACKED, wide)
-        self._team.run(widen, self._threads, *self.pair, *self._per_unit, wide)
+        memory = self._scratch.wide(self._places, self._n_rows)
+        if memory is not self._memory[1]:
+            self._memory[1] = memory
+            self._wide = QuantisedGradients(_NO_PACKED, memory[self._place])
+        self.quantised = self._wide
+        arguments = *self.pair, *self._per_unit, self.quantised.wide
+        self._team.run(widen, self._threads, *arguments)
 
     def sum_leaves(
         self, leaf_of: NDArray[np.uint32], n_leaves: int
@@ -313,12 +327,13 @@ class RowState:
         self.leaf_of = self._scratch.leaf_of(self.n_rows)
         self._writer: GradientWriter | None = None
         self._every_output: Pair = self.gradients, self.hessians
-        self._pair_of_output: list[Pair] = [
-            (self.gradients[k : k + 1], self.hessians[k : k + 1])
+        #: The gradients of each output; of None: of all outputs, followed by the
+        #: columns of `set_split_gradients`.
+        self._pairs: dict[int | None, Pair] = {
+            k: (self.gradients[k : k + 1], self.hessians[k : k + 1])
             for k in range(self.n_outputs)
-        ]
-        #: The outputs' gradients, followed by the columns of `set_split_gradients`.
-        self._leaf_pair = self._every_output
+        }
+        self._pairs[None] = self._every_output
         #: The gradients of the last tree of each output; of None: of all outputs.
         self._trees: dict[int | None, TreeGradients] = {}
         #: The largest |g| and |h| of each output; None: not known yet.
@@ -336,7 +351,7 @@ class RowState:
         self._largest = objective.write_gradients(self._rows, self._writer)
         self._rows = self._complete
         self._least_hessians[:] = 0.0
-        self._leaf_pair, self._sketch = self._every_output, None
+        self._pairs[None], self._sketch = self._every_output, None
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
@@ -347,7 +362,7 @@ class RowState:
             self.hessians[...] = hessians
         self._largest = None
         self._least_hessians = self.hessians.min(axis=1, initial=0.0).astype(float)
-        self._leaf_pair, self._sketch = self._every_output, None
+        self._pairs[None], self._sketch = self._every_output, None
 
     def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
@@ -358,7 +373,7 @@ class RowState:
         """
         kind = self.gradients.dtype
         with np.errstate(over="ignore"):
-            self._leaf_pair = (
+            self._pairs[None] = (
                 np.concatenate([self.gradients, gradients.astype(kind)]),
                 np.concatenate([self.hessians, hessians.astype(kind)]),
             )
@@ -392,7 +407,7 @@ class RowState:
         if self._largest is None:
             self._largest = self._find_largest((self.gradients, self.hessians))
         ranges = _ranges(self._largest, self._least_hessians)
-        if self._projection is None and self._leaf_pair[0] is self.gradients:
+        if self._projection is None and self._pairs[None][0] is self.gradients:
             return ranges
         split_ranges = self.split_ranges()
         if self._projection is not None:
@@ -406,9 +421,9 @@ class RowState:
         """
         if self._projection is not None:
             if self._sketch is None:
-                self._sketch = self._project(self._leaf_pair)
+                self._sketch = self._project(self._pairs[None])
             return _ranges(self._find_largest(self._sketch), 0.0)
-        gradients, hessians = (own[self.n_outputs :] for own in self._leaf_pair)
+        gradients, hessians = (own[self.n_outputs :] for own in self._pairs[None])
         largest = self._find_largest((gradients, hessians))
         return _ranges(largest, hessians.min(axis=1, initial=0.0))
 
@@ -424,10 +439,6 @@ class RowState:
 
     # The rows and gradients of a tree
 
-    def _pair_of(self, output: int | None) -> Pair:
-        """Return the gradients of the output; None: all that leaves are summed of."""
-        return self._leaf_pair if output is None else self._pair_of_output[output]
-
     def count_size_classes(
         self, output: int | None, hessian_weight: float
     ) -> NDArray[np.int64]:
@@ -437,7 +448,7 @@ class RowState:
         """
         threads = self._team.threads_for(CELLS_PER_ROW * self.n_rows)
         counts = np.zeros((threads, SIZE_CLASSES), np.int64)
-        pair = self._pair_of(output)
+        pair = self._pairs[output]
         self._team.run(weigh_rows, threads, *pair, hessian_weight, counts)
         return counts.sum(axis=0)
 
@@ -447,7 +458,7 @@ class RowState:
         In multi-output trees they are sums over the columns that splits are searched
         by. Those that are negative or not finite become 0.
         """
-        hessians = self._pair_of(output)[1]
+        hessians = self._pairs[output][1]
         if output is None and len(hessians) > self.n_outputs:
             hessians = hessians[self.n_outputs :]
         weights: NDArray[np.float64] = hessians.sum(axis=0, dtype=np.float64)
@@ -468,7 +479,7 @@ class RowState:
         self._complete_margins()  # the tree has other leaves
         self._sample = sample
         self._taken: NDArray[np.uint8] | None = None
-        pair = self._pair_of(output)
+        pair = self._pairs[output]
         is_scaled = sample is not None and sample.by_gradient
         if is_scaled:
             assert sample is not None

@@ -253,16 +253,12 @@ class TreeRound(Round):
 
     def update_model(self) -> None:
         model, objective = self._learner.model, self._learner.objective
-        model.append_round(self._trees, self._outputs, self._weights())
+        model.append_round(self._trees, self._outputs)
         model.objective_state = objective.state = objective.next_state
         self._predictor.clear()
         if self._learner.params.verbosity >= 2:
             sizes = [f"{t.n_leaves} leaves deep {t.depth()}" for t in self._trees]
             sys.stderr.write(f"round {model.n_rounds}: {', '.join(sizes)}\n")
-
-    def _weights(self) -> NDArray[np.float32] | None:
-        """Return the weights of the new trees; None: 1."""
-        return None
 
     def update_margins(self) -> None:
         # The backend has added the leaf values of each tree as it was grown.
@@ -291,12 +287,9 @@ class DartRound(TreeRound):
 
     def update_model(self) -> None:
         super().update_model()
-        # The dropped trees get other weights, too.
+        # The new trees get weights, and the dropped ones other weights.
         after = self._dropout.after(self._before, len(self._trees))
         self._learner.model.tree_weights = after
-
-    def _weights(self) -> NDArray[np.float32] | None:
-        return np.full(len(self._trees), self._dropout.weight, np.float32)
 
     def update_margins(self) -> None:
         training, weights = self._training, self._learner.model.weights
