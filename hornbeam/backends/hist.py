@@ -144,7 +144,9 @@ class HistogramBackend(Backend):
         self._histograms = np.zeros((columns, n_slots, parts, bins), np.int64)
         #: A stack of free slots, with its height at the end, and that of all slots.
         self._every_slot = np.append(np.arange(n_slots)[::-1], n_slots)
-        self._free = np.empty_like(self._every_slot)
+        self._free = self._every_slot.copy()
+        #: Nodes of the tree, each of which has one slot at most.
+        self._n_nodes = 1
 
     @property
     def n_rows(self) -> int:
@@ -207,7 +209,10 @@ class HistogramBackend(Backend):
             self._gradient_ranges = self._rows.gradient_ranges()
         self._quantise(output, params, sample, self._gradient_ranges)
         self._family[:2] = -1
-        self._free[:] = self._every_slot
+        # Slots below those that the last tree can have used are free as before.
+        first = max(0, self._free.size - 1 - self._n_nodes)
+        self._free[first:] = self._every_slot[first:]
+        self._n_nodes = 1
 
     def _quantise(
         self,
@@ -264,9 +269,15 @@ class HistogramBackend(Backend):
         if root is None:
             return None
         search = self._tree_search(root, constraints)
+        self._n_nodes = self._free.size  # until they are known
+        grown: GrownTree | None
         if limits.symmetric:
-            return self._symmetric_grower.grow(root, search, limits, draws)
-        return self._grower.grow(root, search, limits, draws, learning_rate)
+            grown = self._symmetric_grower.grow(root, search, limits, draws)
+        else:
+            grown = self._grower.grow(root, search, limits, draws, learning_rate)
+        if grown is not None:
+            self._n_nodes = grown.left.size
+        return grown
 
     def _tree_search(
         self, root: TreeRoot, constraints: Constraints | None
@@ -436,6 +447,7 @@ class HistogramBackend(Backend):
         slots = np.arange(nodes.size)
         self._family[1] = -1
         self._family[1][nodes] = slots
+        self._n_nodes = self._free.size
         self._free[: -1 - nodes.size] = np.arange(nodes.size, self._free.size - 1)
         self._free[-1] = self._free.size - 1 - nodes.size
         self._rows.build_histograms(nodes, slots, self._histograms)
@@ -479,6 +491,7 @@ class HistogramBackend(Backend):
             more = np.full((3, max(last, 2 * self._family.shape[1])), -1, np.int64)
             more[:, : self._family.shape[1]] = self._family
             self._family = more
+        self._n_nodes = max(self._n_nodes, last)
         enter_children(nodes, splits, left, self._family)
         self._rows.apply_splits(nodes, splits, sets, left)
 

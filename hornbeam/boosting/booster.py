@@ -265,7 +265,7 @@ class Booster:
             computed from the first pair.
         """
         try:
-            function = None if fobj is None else self._use_objective(fobj)
+            function = self._use_objective(fobj)
             if function is None:
                 self._trainer.step(dtrain)
             else:
@@ -277,10 +277,10 @@ class Booster:
             raise
 
     def _use_objective(
-        self, custom: ObjectiveFunction | ScalarLoss
+        self, custom: ObjectiveFunction | ScalarLoss | None
     ) -> ObjectiveFunction | None:
         """Use an objective in formulas; return one that is a function."""
-        if isinstance(custom, ScalarLoss):
+        if custom is not None and isinstance(custom, ScalarLoss):
             self.set_objective(custom)
             return None
         return custom

@@ -385,7 +385,7 @@ class MarginCache:
                 add_layout(team, aligned, layout, before)
         return before, after
 
-    def _up_to_date(self, data: DMatrix) -> CachedMargins:
+    def _up_to_date(self, data: Any) -> CachedMargins:
         entry = self._entries.get(data) if isinstance(data, DMatrix) else None
         device = device_of_sums(self._learner.params.device)
         is_elsewhere = isinstance(entry, DeviceMargins) and entry.device != device

@@ -135,8 +135,8 @@ class Layout:
         symmetric = np.empty(len(trees), np.uint8)
         mark_symmetric(starts, depths, nodes, thresholds, symmetric)
         roots = np.empty((len(trees), 5), np.int32)
-        columns_of_roots = starts[:-1], depths, outputs, by_category, symmetric
-        for column, own in enumerate(columns_of_roots):
+        of_roots: list[Any] = [starts[:-1], depths, outputs, by_category, symmetric]
+        for column, own in enumerate(of_roots):
             roots[:, column] = own
         roots[roots[:, 3] > 0, 4] = 0
         category_spans, category_bits = _category_bits(trees)

@@ -41,6 +41,9 @@ class GradientWriter:
         self._team, self.gradients, self.hessians = team, gradients, hessians
         self._threads = team.threads_for(_COST_PER_ROW * gradients.size)
         self._new = NewGradients.of(gradients, hessians, self._threads)
+        self._largest = max((own.largest for own in self._new), key=len)
+        #: The same memory: non-negative floats are ordered as their bits.
+        self._largest_floats = self._largest.view(gradients.dtype)
         columns = 6 + len(gradients)
         lane = min(LANE_ROWS, max(_LANE_MEMORY // columns, _FEWEST_ROWS))
         self._scratch = np.empty((self._threads, columns, lane))
@@ -55,8 +58,8 @@ class GradientWriter:
 
         `numbers` are the scalar arguments of the kernel.
         """
-        new = self._new
-        for own in new:
-            own.largest.fill(0)
-        self._team.run(kernel, self._threads, rows, numbers, new, self._scratch)
-        return new.largest()
+        self._largest.fill(0)
+        self._team.run(kernel, self._threads, rows, numbers, self._new, self._scratch)
+        if self._threads > 1:
+            self._largest[0] = np.maximum.reduce(self._largest)
+        return self._largest_floats[0].astype(np.float64)
