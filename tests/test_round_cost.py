@@ -5,15 +5,22 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import pytest
 
 import hornbeam
+from hornbeam import xgboost
 
 #: Calls of Python functions in one round of 1,000 rows by 10 features, depth 6. It was
-#: 1,370 when parameters were compared with their defaults in every round.
-MOST_CALLS = 160
+#: 1,370 when parameters were compared with their defaults in every round, and 160 when
+#: what does not change between rounds was made in each.
+MOST_CALLS = 90
+#: Of the drop-in, which looks for other parameters and another group in each round.
+MOST_CALLS_OF_DROP_IN = 110
+#: More of them for a matrix of `evals`.
+MOST_CALLS_OF_EVALUATION = 140
 
 
-def calls_of(rounds, data):
+def calls_of(rounds, data, train=hornbeam.train, evals=()):
     """Return the number of Python calls of a training."""
     count = 0
 
@@ -23,15 +30,35 @@ def calls_of(rounds, data):
 
     sys.setprofile(profile)
     try:
-        hornbeam.train({"nthread": 1}, data, rounds, verbose_eval=False)
+        train({"nthread": 1}, data, rounds, evals=evals, verbose_eval=False)
     finally:
         sys.setprofile(None)
     return count
 
 
-def test_a_round_has_few_python_calls():
+def calls_of_a_round(*args, **options):
+    calls_of(3, *args, **options)  # imports and binning
+    more, fewer = (calls_of(rounds, *args, **options) for rounds in (20, 10))
+    return (more - fewer) / 10
+
+
+@pytest.fixture(scope="module")
+def table():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(1000, 10)).astype(np.float32)
-    data = hornbeam.DMatrix(rows, rows[:, 0] + rows[:, 1])
-    calls_of(3, data)  # imports and binning
-    assert (calls_of(20, data) - calls_of(10, data)) / 10 <= MOST_CALLS
+    return rows, rows[:, 0] + rows[:, 1]
+
+
+def test_a_round_has_few_python_calls(table):
+    assert calls_of_a_round(hornbeam.DMatrix(*table)) <= MOST_CALLS
+
+
+def test_a_round_of_the_drop_in_has_few_python_calls(table):
+    data = xgboost.DMatrix(*table)
+    assert calls_of_a_round(data, train=xgboost.train) <= MOST_CALLS_OF_DROP_IN
+
+
+def test_an_evaluation_has_few_python_calls(table):
+    held_out = hornbeam.DMatrix(*table)
+    calls = calls_of_a_round(hornbeam.DMatrix(*table), evals=[(held_out, "held out")])
+    assert calls <= MOST_CALLS + MOST_CALLS_OF_EVALUATION

@@ -61,6 +61,8 @@ class DenseRows(MemoryRows):
         if self._builder.choose(features):
             #: Of the tree.
             self._columns = self._builder.columns(self._by_row, self._by_feature)
+            by_feature, lists = self._by_feature, self._partition.rows
+            self._tree_rows = TreeRows(by_feature, self._columns, lists)
         if taken is None:
             return self._partition.begin_with_all()
         self._partition.begin_tree(taken)
@@ -92,12 +94,12 @@ class DenseRows(MemoryRows):
         if self.multi_output_columns > 0:
             columns, outputs = self._state.quantised_columns(), self.n_outputs
         else:
-            gradients = QuantisedGradients(column.packed, column.wide)
+            gradients = column.quantised
         return TreeRoot(
-            TreeRows(self._by_feature, self._columns, self._partition.rows),
+            self._tree_rows,
             gradients,
             columns,
-            (self._state.leaf_gradients(), self._state.leaf_of),
+            self._state.leaves,
             self._partition,
             builder.blocks,
             builder.slabs,

@@ -32,20 +32,18 @@ _SIZES = (np.arange((255 << 8) + 1, dtype=np.int32) << 15).view(np.float32)
 
 
 def settle_sample(
-    sample: RowSample | None,
+    sample: RowSample,
     params: SplitParams,
     count_size_classes: Callable[[float], NDArray[np.int64]],
     largest: NDArray[np.float64],
     n_rows: int,
-) -> tuple[RowSample | None, NDArray[np.float64], int]:
+) -> tuple[RowSample, NDArray[np.float64], int]:
     """Return the sample with its threshold, the largest values and the sample size.
-
-    Without a sample by gradient all three are returned unchanged.
 
     Parameters
     ----------
     sample, params
-        Of the tree.
+        Of the tree; the sample is one by gradient.
     count_size_classes
         Returns the number of rows in each size class for a weight of hessians.
     largest
@@ -53,8 +51,6 @@ def settle_sample(
     n_rows
         Number of rows.
     """
-    if sample is None or not sample.by_gradient:
-        return sample, largest, n_rows
     expected = max(1, int(sample.rate * n_rows))
     if sample.top_rate is not None:
         threshold, rest = find_top(

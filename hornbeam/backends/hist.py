@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,12 @@ from hornbeam.backends.level_search import LevelSearch
 from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.rows import Rows, SplitSearch
 from hornbeam.backends.symmetric_grower import SymmetricGrower
-from hornbeam.backends.tree_grower import TreeGrower, TreeSearch, features_of_task
+from hornbeam.backends.tree_grower import (
+    TreeGrower,
+    TreeRoot,
+    TreeSearch,
+    features_of_task,
+)
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.linear_leaves import NodeTerms
@@ -75,7 +82,7 @@ class HistogramBackend(Backend):
         self._rows, self._n_rows = rows, rows.n_rows
         self.lookahead = rows.lookahead
         self.multi_output_columns = rows.multi_output_columns
-        self._max_histograms = max_histograms
+        self._max_histograms, self._row_unit = max_histograms, 1
         #: The parent, the slot (-1: none) and the sum of hessians of each node.
         self._family = np.full((3, 64), -1, np.int64)
         self._gradient_ranges: NDArray[np.float64] | None = None
@@ -91,6 +98,8 @@ class HistogramBackend(Backend):
         self._symmetric_grower = SymmetricGrower(self._set_words, self._team)
         #: The features of the tree, none before the first.
         self._chosen = np.empty(0, np.uint64)
+        #: The last search of the trees of each output, and what it was made of.
+        self._searches: dict[int, tuple[tuple[Any, ...], TreeSearch | None]] = {}
         self._init_columns()
 
     def _init_columns(self) -> None:
@@ -135,7 +144,9 @@ class HistogramBackend(Backend):
         self._histograms = np.zeros((columns, n_slots, parts, bins), np.int64)
         #: A stack of free slots, with its height at the end, and that of all slots.
         self._every_slot = np.append(np.arange(n_slots)[::-1], n_slots)
-        self._free = np.empty_like(self._every_slot)
+        self._free = self._every_slot.copy()
+        #: Nodes of the tree, each of which has one slot at most.
+        self._n_nodes = 1
 
     @property
     def n_rows(self) -> int:
@@ -198,7 +209,10 @@ class HistogramBackend(Backend):
             self._gradient_ranges = self._rows.gradient_ranges()
         self._quantise(output, params, sample, self._gradient_ranges)
         self._family[:2] = -1
-        self._free[:] = self._every_slot
+        # Slots below those that the last tree can have used are free as before.
+        first = max(0, self._free.size - 1 - self._n_nodes)
+        self._free[first:] = self._every_slot[first:]
+        self._n_nodes = 1
 
     def _quantise(
         self,
@@ -210,7 +224,7 @@ class HistogramBackend(Backend):
         """Begin a tree of the rows, and choose the scales of its histograms."""
         sketch_factor = 1.0
         if self.multi_output_columns == 0:
-            if self.n_outputs > 1:
+            if len(ranges) > 1:
                 least = ranges[:, 2].min()
                 ranges = ranges[output : output + 1].copy()
                 ranges[0, 2] = least
@@ -223,38 +237,26 @@ class HistogramBackend(Backend):
             # A projected gradient can be larger than all outputs' gradients.
             sketch_factor = max(1.0, np.sqrt(self.n_outputs / columns))
 
-        def quantise(
-            settled: RowSample | None,
-            packed: NDArray[np.float64],
-            wide: NDArray[np.float64],
-        ) -> NDArray[np.int64]:
-            return self._rows.begin_tree(output, self._chosen, settled, packed, wide)
-
         scales = quantise_tree(
             params,
             sample,
             ranges,
             self._n_columns,
             self._n_rows,
-            lambda weight: self._rows.count_size_classes(output, weight),
-            quantise,
+            partial(self._rows.count_size_classes, output),
+            partial(self._rows.begin_tree, output, self._chosen),
             self._rows.widen,
             sketch_factor,
         )
-        self._scales, self._leaf_scales = scales.histogram, scales.leaf[:, None]
-        rules = self._rules = params.rules_for(scales.mean_hessian)
-        is_single = self.multi_output_columns == 0
-        self._rows_search = is_single and self._rows.finds_splits(self._chosen, rules)
+        self._output, self._scales = output, scales.histogram
+        self._leaf_scales = scales.leaf
+        self._rules = params.rules_for(scales.mean_hessian)
         # Where all hessians are the same, they count the rows.
-        self._row_unit = max(1, scales.row_unit)
+        if self._row_unit != max(1, scales.row_unit):
+            self._row_unit = max(1, scales.row_unit)
         counts_rows = params.counts_rows and scales.row_unit == 0
         if counts_rows != self._counts_rows:
             self._init_histograms(counts_rows=counts_rows)
-        #: The kernel of the split search, and what it searches.
-        self._search: tuple[Any, NDArray[np.int64], NDArray[np.float64]]
-        self._search = find_multi_output_splits, self._histograms, self._scales
-        if is_single:
-            self._search = find_splits, self._histograms[0], self._scales[0]
 
     def grow(
         self,
@@ -266,6 +268,30 @@ class HistogramBackend(Backend):
         root = self._rows.root(counts_rows=self._counts_rows)
         if root is None:
             return None
+        search = self._tree_search(root, constraints)
+        self._n_nodes = self._free.size  # until they are known
+        grown: GrownTree | None
+        if limits.symmetric:
+            grown = self._symmetric_grower.grow(root, search, limits, draws)
+        else:
+            grown = self._grower.grow(root, search, limits, draws, learning_rate)
+        if grown is not None:
+            self._n_nodes = grown.left.size
+        return grown
+
+    def _tree_search(
+        self, root: TreeRoot, constraints: Constraints | None
+    ) -> TreeSearch:
+        """Return how the tree is searched; the last search if it was made of the same.
+
+        Each output has its own, because scales differ.
+        """
+        buffers, scales, leaf_scales = self._histograms, self._scales, self._leaf_scales
+        of_tree = self._chosen, self._rules, self._params, self._row_unit
+        made_of = (buffers, root.columns, scales, leaf_scales, *of_tree, constraints)
+        before, search = self._searches.get(self._output, ((), None))
+        if search is not None and all(map(is_, made_of, before)):
+            return search
         of_nodes = None
         if constraints is not None or self._params.counts_rows:
             own = constraints or Constraints()
@@ -273,9 +299,9 @@ class HistogramBackend(Backend):
         columns, scales = None, self._scales[0]
         if root.columns is not None:
             assert isinstance(self._split_scratch, MultiOutputBuffers)
-            buffers = self._split_scratch
+            own_buffers = self._split_scratch
             columns = OutputColumns(
-                root.columns, self._histograms, self._scales, buffers
+                root.columns, self._histograms, self._scales, own_buffers
             )
             scales = _ANY_SHARE
         search = TreeSearch(
@@ -286,15 +312,14 @@ class HistogramBackend(Backend):
             self._chosen,
             self._totals,
             scales,
-            self._leaf_scales[: root.leaves[0].n_columns, 0],
+            self._leaf_scales[: root.leaves[0].n_columns],
             columns,
             self._rules,
             of_nodes,
             constraints,
         )
-        if limits.symmetric:
-            return self._symmetric_grower.grow(root, search, limits, draws)
-        return self._grower.grow(root, search, limits, draws, learning_rate)
+        self._searches[self._output] = made_of, search
+        return search
 
     @property
     def _most_at_once(self) -> int:
@@ -330,7 +355,8 @@ class HistogramBackend(Backend):
         limits: NodeConstraints | None,
     ) -> tuple[NDArray[Any], NDArray[np.uint64]]:
         words, mask = self._set_words, EVERY_FEATURE if allowed is None else allowed
-        if self._rows_search:
+        is_single = self.multi_output_columns == 0
+        if is_single and self._rows.finds_splits(self._chosen, self._rules):
             search = SplitSearch(
                 self._assign_slots(nodes),
                 self._family[1][nodes],
@@ -350,7 +376,10 @@ class HistogramBackend(Backend):
         parts = -(-features // block)
         splits = np.empty((nodes.size, parts), SPLIT_DTYPE)
         sets = np.empty((nodes.size, parts, words), np.uint64 if words else np.uint8)
-        kernel, histograms, scales = self._search
+        kernel: Any = find_multi_output_splits
+        histograms, scales = self._histograms, self._scales
+        if is_single:
+            kernel, histograms, scales = find_splits, histograms[0], scales[0]
         slots = self._family[1][nodes]
         searched = NodeHistograms(
             histograms, slots, *built, self._features, self._totals
@@ -374,7 +403,7 @@ class HistogramBackend(Backend):
             best = splits["gain"].argmax(axis=1)  # the first of equals: lowest feature
             every = np.arange(nodes.size)
             splits, sets = splits[every, best], sets[every, best]
-        if limits is not None and self.multi_output_columns > 0:
+        if limits is not None and not is_single:
             weigh_children(searched, scales, self._rules, limits, splits, sets)
         return splits, sets
 
@@ -418,6 +447,7 @@ class HistogramBackend(Backend):
         slots = np.arange(nodes.size)
         self._family[1] = -1
         self._family[1][nodes] = slots
+        self._n_nodes = self._free.size
         self._free[: -1 - nodes.size] = np.arange(nodes.size, self._free.size - 1)
         self._free[-1] = self._free.size - 1 - nodes.size
         self._rows.build_histograms(nodes, slots, self._histograms)
@@ -461,6 +491,7 @@ class HistogramBackend(Backend):
             more = np.full((3, max(last, 2 * self._family.shape[1])), -1, np.int64)
             more[:, : self._family.shape[1]] = self._family
             self._family = more
+        self._n_nodes = max(self._n_nodes, last)
         enter_children(nodes, splits, left, self._family)
         self._rows.apply_splits(nodes, splits, sets, left)
 
@@ -470,7 +501,7 @@ class HistogramBackend(Backend):
         sums = self._rows.sum_leaves(nodes, leaves, n_leaves)
         if self.multi_output_columns == 0:
             return sums[0] * self._leaf_scales[0]
-        return sums * self._leaf_scales[: len(sums)]
+        return sums * self._leaf_scales[: len(sums), None]
 
     def leaf_of(self) -> NDArray[np.uint32]:
         return self._rows.leaf_of()

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
+from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.leaves import NodeColumns
@@ -318,11 +319,7 @@ class GradientSource(Protocol):
     """Computes gradients from margins: an objective."""
 
     def write_gradients(
-        self,
-        team: Any,
-        rows: LossRows,
-        gradients: NDArray[np.floating[Any]],
-        hessians: NDArray[np.floating[Any]],
+        self, rows: LossRows, writer: GradientWriter
     ) -> NDArray[np.float64]:
         """Write a gradient and a hessian for each output and row, (outputs, rows).
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import GradientSource, RowSample
 from hornbeam.backends.row_numbers import RowNumbers
-from hornbeam.backends.row_state import NO_ROWS, GradientColumn, RowState
+from hornbeam.backends.row_state import GradientColumn, RowState
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import (
     DenseBins,
@@ -128,11 +128,15 @@ class MemoryRows(Rows):
         self._tree_output = output
         state = self._state
         state.set_tree(self._output(output), sample, leaf_scales)
+        taken = None if sample is None else state.draw_sample()
+        numbers = self._begin(features, taken)
+        first, *others = state.columns
         # One pass over the rows lists them, too.
-        numbers = [self._begin(features, state.draw_sample())]
-        numbers += [NO_ROWS] * (len(state.columns) - 1)
-        found = list(map(GradientColumn.quantise, state.columns, scales, numbers))
-        return found[0][None] if len(found) == 1 else np.stack(found)
+        found = first.quantise(scales[0], numbers)[None]
+        if others:
+            more = map(GradientColumn.quantise, others, scales[1:])
+            found = np.concatenate([found, np.stack(list(more))])
+        return found
 
     @abstractmethod
     def _begin(

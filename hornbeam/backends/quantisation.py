@@ -179,12 +179,14 @@ def quantise_tree(
     sketch_factor
         How much larger than an output's gradient a projected one can be.
     """
-    sample, largest, n_counted = settle_sample(
-        sample, params, count_size_classes, gradient_ranges[:, :2], n_rows
-    )
-    if sketch_factor != 1.0 and sample is not None and sample.by_gradient:
-        largest = largest.copy()
-        largest[-n_columns:, 0] *= sketch_factor
+    largest, n_counted = gradient_ranges[:, :2], n_rows
+    if sample is not None and sample.by_gradient:
+        sample, largest, n_counted = settle_sample(
+            sample, params, count_size_classes, largest, n_rows
+        )
+        if sketch_factor != 1.0:
+            largest = largest.copy()
+            largest[-n_columns:, 0] *= sketch_factor
     packed, wide = choose_scales(largest, n_rows)
     least = gradient_ranges[:, 2]
     if n_columns < len(largest):
@@ -206,20 +208,15 @@ def quantise_tree(
     ):
         is_packed.append(_packed_is_enough(most, lowest, totals, n_counted))
         hessians = totals[1]
-        row_unit = _row_unit(most[1] / units[1], hessians, n_rows)
+        # No row has more than the largest hessian in packed units, so all rows have
+        # this value exactly if their sum says so.
+        unit = min(round(most[1] / units[1]), _PACKED_RANGE[1] - 1)
+        row_unit = unit if hessians == n_rows * unit else 0
         mean += min(max(hessians * units[1] / n_drawn, lowest), most[1])
     if all(is_packed):
         return TreeScales(packed, wide, row_unit, mean)
     widen([column for column, own in enumerate(is_packed) if not own])
-    histogram = np.where(np.array(is_packed)[:, None], packed, wide[-n_columns:])
+    histogram = wide if n_columns == len(wide) else wide[-n_columns:]
+    if any(is_packed):
+        histogram = np.where(np.array(is_packed)[:, None], packed, histogram)
     return TreeScales(histogram, wide, row_unit if is_packed[-1] else 0, mean)
-
-
-def _row_unit(largest: float, total: int, n_rows: int) -> int:
-    """Return the quantised hessian of every row if all are the same, otherwise 0.
-
-    `largest` is the largest hessian and `total` the sum of all, in packed units.
-    """
-    # No row has more, so all rows have this value exactly if their sum says so.
-    unit = min(round(largest), _PACKED_RANGE[1] - 1)
-    return unit if total == n_rows * unit else 0

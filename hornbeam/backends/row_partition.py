@@ -73,8 +73,12 @@ class RowPartition:
         self.table = np.zeros(64, NODE_DTYPE)
         self.lefts = np.empty((64, words), np.uint64)
         self.leaf_of_node = np.empty(64, np.uint32)
+        self._list = rows[0]
         self._pending = _NO_NODES
         self._n_taken = 0
+        #: A root: on the first side, from the first row on, not split.
+        self._root = np.zeros((), NODE_DTYPE)
+        self._root["left"] = -1
 
     def begin_tree(self, taken: NDArray[np.uint8] | None) -> None:
         """Put all rows, or those taken, into the root.
@@ -95,12 +99,12 @@ class RowPartition:
         They are 0, 1, 2, ...
         """
         self._begin(self.every_row.size)
-        return self.rows[0]
+        return self._list
 
     def _begin(self, size: int) -> None:
-        root = self.table[0]
-        root["side"], root["begin"], root["end"], root["left"] = 0, 0, size, -1
-        self._n_taken = size
+        if self._n_taken != size:
+            self._n_taken = self._root["end"] = size
+        self.table[0] = self._root
         self._pending = _NO_NODES
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -216,7 +220,8 @@ class RowPartition:
         self, by_feature: NDArray[Any], leaf_of: NDArray[np.uint32]
     ) -> None:
         """Write the leaf of each row that is not in the sample, from the root."""
-        self.route(self.rows[0, self._n_taken :], by_feature, leaf_of)
+        if self._n_taken < self.every_row.size:
+            self.route(self.rows[0, self._n_taken :], by_feature, leaf_of)
 
     def route(
         self,

@@ -7,7 +7,8 @@ objective. Each column is quantised by itself and has its own histograms.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,9 @@ from hornbeam.backends.interface import (
 from hornbeam.backends.leaf_regression import regress_leaves
 from hornbeam.backends.row_loop import run_rows
 from hornbeam.backends.row_numbers import RowNumbers
+from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import LossRows, find_largest, quantise, widen
+from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.layout import SIZE_CLASSES, TASK_ROWS
 from hornbeam.kernels.linear_leaves import NodeTerms, add_linear_leaves
 from hornbeam.kernels.margins import add_leaf_values
@@ -65,24 +68,35 @@ class RowScratch:
 
     def __init__(self, rows: int) -> None:
         self._most_rows = rows
-        self._packed = np.empty(rows, np.int64)
-        self._wide = np.empty(0, np.int64)
+        self._packed = np.empty((1, rows), np.int64)
+        self._wide = np.empty((1, 2, 0), np.int64)
         self._scaled = np.empty(0)
         self._leaf_of = np.empty(rows, np.uint32)
 
     def packed(self, columns: int, rows: int) -> NDArray[np.int64]:
         """Return (columns, rows) int64 for packed pairs."""
-        size = columns * rows
-        if self._packed.size < size:
-            self._packed = np.empty(columns * self._most_rows, np.int64)
-        return self._packed[:size].reshape(columns, rows)
+        self._packed = self._shaped(self._packed, (columns, rows))
+        return self._packed
 
     def wide(self, columns: int, rows: int) -> NDArray[np.int64]:
         """Return (columns, 2, rows) int64 for wide pairs, allocated on first use."""
-        size = 2 * columns * rows
-        if self._wide.size < size:
-            self._wide = np.empty(2 * columns * self._most_rows, np.int64)
-        return self._wide[:size].reshape(columns, 2, rows)
+        self._wide = self._shaped(self._wide, (columns, 2, rows))
+        return self._wide
+
+    def _shaped(
+        self, memory: NDArray[np.int64], shape: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """Return an array of this shape in the memory of another; that one if it fits.
+
+        The last axis is that of rows, of which there may be most in new memory.
+        """
+        if memory.shape == shape:
+            return memory
+        whole = memory if memory.base is None else memory.base
+        size = math.prod(shape)
+        if whole.size < size:
+            whole = np.empty(math.prod(shape[:-1]) * self._most_rows, np.int64)
+        return whole.reshape(-1)[:size].reshape(shape)
 
     def scaled(self, columns: int, rows: int) -> NDArray[np.float64]:
         """Return (2, columns, rows) float64 for the gradients of a sample."""
@@ -97,15 +111,13 @@ class RowScratch:
 
 
 class GradientColumn:
-    """One column of gradients that a tree is grown on or whose leaves are summed.
+    """One column of gradients that trees are grown on or whose leaves are summed.
 
     Parameters
     ----------
     gradients, hessians
         (rows,) float32 or float64; in a sample by gradient already divided by each
         row's probability.
-    wide_scales
-        (2,) float64: scales of wide sums.
     team
         The threads that work.
     scratch
@@ -117,19 +129,20 @@ class GradientColumn:
     ----------
     pair
         The gradients and hessians.
-    packed, wide
+    wide_scales
+        (2,) float64: scales of wide sums, set for each tree.
+    quantised
         The quantised values: (rows,) packed pairs and (2, 0), or (0,) and (2, rows)
-        wide ones.
+        wide ones. The same object as long as they are in the same memory.
     """
 
-    packed: NDArray[np.int64]
-    wide: NDArray[np.int64]
+    wide_scales: NDArray[np.float64]
+    quantised: QuantisedGradients
 
     def __init__(
         self,
         gradients: NDArray[Any],
         hessians: NDArray[Any],
-        wide_scales: NDArray[np.float64],
         team: Team,
         scratch: RowScratch,
         place: int = 0,
@@ -137,9 +150,27 @@ class GradientColumn:
     ) -> None:
         self.pair = gradients, hessians
         self._n_rows = gradients.size
-        self._per_unit = 1.0 / wide_scales
         self._team, self._scratch = team, scratch
+        self._threads = team.threads_for(CELLS_PER_ROW * self._n_rows)
         self._place, self._places = place, places
+        self._magnitudes = np.empty((-(-self._n_rows // TASK_ROWS), 2), np.int64)
+        #: What was quantised last, packed and wide, and the memory that it is in.
+        self._packed = self._wide = QuantisedGradients(_NO_PACKED, _NO_WIDE)
+        self._memory: list[NDArray[np.int64]] = [_NO_PACKED, _NO_WIDE]
+
+    @property
+    def packed(self) -> NDArray[np.int64]:
+        """(rows,): the packed pairs; (0,) if the values are wide."""
+        return self.quantised.packed
+
+    @property
+    def wide(self) -> NDArray[np.int64]:
+        """(2, rows): the wide pairs; (2, 0) if the values are packed."""
+        return self.quantised.wide
+
+    @property
+    def _per_unit(self) -> NDArray[np.float64]:
+        return 1.0 / self.wide_scales
 
     def quantise(
         self, scales: NDArray[np.float64], numbers: NDArray[np.uint32] = NO_ROWS
@@ -148,28 +179,34 @@ class GradientColumn:
 
         In the same pass 0, 1, 2, ... are written to the `numbers`, if there are any.
         """
-        magnitudes = np.empty((-(-self._n_rows // TASK_ROWS), 2), np.int64)
-        self.packed = self._scratch.packed(self._places, self._n_rows)[self._place]
-        self.wide = _NO_WIDE
-        run_rows(
-            self._team,
+        memory = self._scratch.packed(self._places, self._n_rows)
+        if memory is not self._memory[0]:
+            self._memory[0] = memory
+            self._packed = QuantisedGradients(memory[self._place], _NO_WIDE)
+        self.quantised = self._packed
+        gradient_unit, hessian_unit = scales.tolist()
+        self._team.run(
             quantise,
-            self._n_rows,
+            self._threads,
             *self.pair,
-            *(1.0 / scales).tolist(),
-            self.packed,
-            magnitudes,
+            1.0 / gradient_unit,
+            1.0 / hessian_unit,
+            self.quantised.packed,
+            self._magnitudes,
             numbers,
         )
-        return np.add.reduce(magnitudes)
+        found = self._magnitudes
+        return found[0] if len(found) == 1 else np.add.reduce(found)
 
     def widen(self) -> None:
         """Quantise to wide pairs."""
-        self.packed = _NO_PACKED
-        self.wide = self._scratch.wide(self._places, self._n_rows)[self._place]
-        run_rows(
-            self._team, widen, self._n_rows, *self.pair, *self._per_unit, self.wide
-        )
+        memory = self._scratch.wide(self._places, self._n_rows)
+        if memory is not self._memory[1]:
+            self._memory[1] = memory
+            self._wide = QuantisedGradients(_NO_PACKED, memory[self._place])
+        self.quantised = self._wide
+        arguments = *self.pair, *self._per_unit, self.quantised.wide
+        self._team.run(widen, self._threads, *arguments)
 
     def sum_leaves(
         self, leaf_of: NDArray[np.uint32], n_leaves: int
@@ -178,9 +215,9 @@ class GradientColumn:
 
         Rows with the leaf number `n_leaves` are left out.
         """
-        threads = self._team.threads_for(CELLS_PER_ROW * self._n_rows)
-        sums = np.zeros((threads, n_leaves + 1, 2), np.int64)
-        self._team.run(sum_leaves, threads, leaf_of, *self.pair, *self._per_unit, sums)
+        sums = np.zeros((self._threads, n_leaves + 1, 2), np.int64)
+        arguments = leaf_of, *self.pair, *self._per_unit, sums
+        self._team.run(sum_leaves, self._threads, *arguments)
         return np.add.reduce(sums)[:-1]
 
     def regress_leaves(
@@ -190,6 +227,29 @@ class GradientColumn:
         g, h = self.pair
         units = self._per_unit
         return regress_leaves(self._team, leaf_of, g, h, units, features, linear_lambda)
+
+
+class TreeGradients(NamedTuple):
+    """The gradients of a tree, which stay the same arrays from round to round.
+
+    Attributes
+    ----------
+    pair, columns
+        Those that leaves are summed of.
+    leaves
+        The same for kernels, and the array for the leaf of each row.
+    """
+
+    pair: Pair
+    columns: list[GradientColumn]
+    leaves: tuple[LeafGradients, NDArray[np.uint32]]
+
+
+def _leaf_gradients(pair: Pair) -> LeafGradients:
+    gradients, hessians = pair
+    if gradients.dtype == np.float32:
+        return LeafGradients(gradients, hessians, _NO_DOUBLES, _NO_DOUBLES)
+    return LeafGradients(_NO_SINGLES, _NO_SINGLES, gradients, hessians)
 
 
 class RowState:
@@ -226,10 +286,13 @@ class RowState:
         the outputs, followed by the columns of `set_split_gradients`.
     leaf_of
         (rows,) uint32: number of each row's leaf in the tree.
+    leaves
+        The gradients that leaves are summed of, for kernels, and `leaf_of`.
     """
 
     columns: list[GradientColumn]
     leaf_columns: list[GradientColumn]
+    leaves: tuple[LeafGradients, NDArray[np.uint32]]
 
     def __init__(
         self,
@@ -262,8 +325,17 @@ class RowState:
         self._shares_scratch = scratch is not None
         self._scratch = RowScratch(self.n_rows) if scratch is None else scratch
         self.leaf_of = self._scratch.leaf_of(self.n_rows)
-        #: The outputs' gradients, followed by the columns of `set_split_gradients`.
-        self._leaf_pair: Pair = self.gradients, self.hessians
+        self._writer: GradientWriter | None = None
+        self._every_output: Pair = self.gradients, self.hessians
+        #: The gradients of each output; of None: of all outputs, followed by the
+        #: columns of `set_split_gradients`.
+        self._pairs: dict[int | None, Pair] = {
+            k: (self.gradients[k : k + 1], self.hessians[k : k + 1])
+            for k in range(self.n_outputs)
+        }
+        self._pairs[None] = self._every_output
+        #: The gradients of the last tree of each output; of None: of all outputs.
+        self._trees: dict[int | None, TreeGradients] = {}
         #: The largest |g| and |h| of each output; None: not known yet.
         self._largest: NDArray[np.float64] | None = None
         self._projection: NDArray[np.float64] | None = None
@@ -274,12 +346,12 @@ class RowState:
 
     def compute_gradients(self, objective: GradientSource) -> None:
         """Compute gradients from the objective at the current margins."""
-        self._largest = objective.write_gradients(
-            self._team, self._rows, self.gradients, self.hessians
-        )
+        if self._writer is None:
+            self._writer = GradientWriter(self._team, self.gradients, self.hessians)
+        self._largest = objective.write_gradients(self._rows, self._writer)
         self._rows = self._complete
         self._least_hessians[:] = 0.0
-        self._leaf_pair, self._sketch = (self.gradients, self.hessians), None
+        self._pairs[None], self._sketch = self._every_output, None
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
@@ -290,7 +362,7 @@ class RowState:
             self.hessians[...] = hessians
         self._largest = None
         self._least_hessians = self.hessians.min(axis=1, initial=0.0).astype(float)
-        self._leaf_pair, self._sketch = (self.gradients, self.hessians), None
+        self._pairs[None], self._sketch = self._every_output, None
 
     def set_split_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
@@ -301,7 +373,7 @@ class RowState:
         """
         kind = self.gradients.dtype
         with np.errstate(over="ignore"):
-            self._leaf_pair = (
+            self._pairs[None] = (
                 np.concatenate([self.gradients, gradients.astype(kind)]),
                 np.concatenate([self.hessians, hessians.astype(kind)]),
             )
@@ -335,7 +407,7 @@ class RowState:
         if self._largest is None:
             self._largest = self._find_largest((self.gradients, self.hessians))
         ranges = _ranges(self._largest, self._least_hessians)
-        if self._projection is None and self._leaf_pair[0] is self.gradients:
+        if self._projection is None and self._pairs[None][0] is self.gradients:
             return ranges
         split_ranges = self.split_ranges()
         if self._projection is not None:
@@ -349,9 +421,9 @@ class RowState:
         """
         if self._projection is not None:
             if self._sketch is None:
-                self._sketch = self._project(self._leaf_pair)
+                self._sketch = self._project(self._pairs[None])
             return _ranges(self._find_largest(self._sketch), 0.0)
-        gradients, hessians = (own[self.n_outputs :] for own in self._leaf_pair)
+        gradients, hessians = (own[self.n_outputs :] for own in self._pairs[None])
         largest = self._find_largest((gradients, hessians))
         return _ranges(largest, hessians.min(axis=1, initial=0.0))
 
@@ -367,13 +439,6 @@ class RowState:
 
     # The rows and gradients of a tree
 
-    def _pair_of(self, output: int | None) -> Pair:
-        """Return the gradients of the output; None: all that leaves are summed of."""
-        if output is None:
-            return self._leaf_pair
-        own = slice(output, output + 1)
-        return self.gradients[own], self.hessians[own]
-
     def count_size_classes(
         self, output: int | None, hessian_weight: float
     ) -> NDArray[np.int64]:
@@ -383,7 +448,7 @@ class RowState:
         """
         threads = self._team.threads_for(CELLS_PER_ROW * self.n_rows)
         counts = np.zeros((threads, SIZE_CLASSES), np.int64)
-        pair = self._pair_of(output)
+        pair = self._pairs[output]
         self._team.run(weigh_rows, threads, *pair, hessian_weight, counts)
         return counts.sum(axis=0)
 
@@ -393,7 +458,7 @@ class RowState:
         In multi-output trees they are sums over the columns that splits are searched
         by. Those that are negative or not finite become 0.
         """
-        hessians = self._pair_of(output)[1]
+        hessians = self._pairs[output][1]
         if output is None and len(hessians) > self.n_outputs:
             hessians = hessians[self.n_outputs :]
         weights: NDArray[np.float64] = hessians.sum(axis=0, dtype=np.float64)
@@ -414,49 +479,40 @@ class RowState:
         self._complete_margins()  # the tree has other leaves
         self._sample = sample
         self._taken: NDArray[np.uint8] | None = None
-        pair = self._pair_of(output)
+        pair = self._pairs[output]
         is_scaled = sample is not None and sample.by_gradient
         if is_scaled:
             assert sample is not None
             pair = self._draw_by_size(pair, sample)
-        self._tree_pair = pair
         n_leaf = len(pair[0])
         first = self.n_outputs if n_leaf > self.n_outputs else 0
-        self.leaf_columns = self._columns_of(pair, wide_scales, first)
+        tree = self._trees.get(output)
+        if tree is None or tree.pair is not pair:
+            columns = self._columns_of(pair, first)
+            tree = TreeGradients(pair, columns, (_leaf_gradients(pair), self.leaf_of))
+            self._trees[output] = tree
+        self.leaf_columns, self.leaves = tree.columns, tree.leaves
+        for column, scales in zip(tree.columns, wide_scales, strict=False):
+            column.wide_scales = scales
         self.columns = self.leaf_columns[first:] if first > 0 else self.leaf_columns
-        if output is not None or first > 0:
+        if self._projection is None or output is not None or first > 0:
             return
-        if self._projection is not None:
-            sketch = None if is_scaled else self._sketch
-            if sketch is None:
-                sketch = self._project(pair)
-            self.columns = self._columns_of(sketch, wide_scales[n_leaf:])
+        sketch = None if is_scaled else self._sketch
+        if sketch is None:
+            sketch = self._project(pair)
+        self.columns = self._columns_of(sketch, 0)
+        for column, scales in zip(self.columns, wide_scales[n_leaf:], strict=True):
+            column.wide_scales = scales
 
-    def _columns_of(
-        self, pair: Pair, wide_scales: NDArray[np.float64], first: int = 0
-    ) -> list[GradientColumn]:
+    def _columns_of(self, pair: Pair, first: int) -> list[GradientColumn]:
         """Return these columns; those from the `first` on may be quantised."""
         gradients, hessians = pair
         places = 1 if self._shares_scratch else len(gradients) - first
+        parts = self._team, self._scratch
         return [
-            GradientColumn(
-                own,
-                hessians[k],
-                wide_scales[k],
-                self._team,
-                self._scratch,
-                max(k - first, 0) % places,
-                places,
-            )
+            GradientColumn(own, hessians[k], *parts, max(k - first, 0) % places, places)
             for k, own in enumerate(gradients)
         ]
-
-    def leaf_gradients(self) -> LeafGradients:
-        """Return the gradients that leaves are summed of."""
-        g, h = self._tree_pair
-        if g.dtype == np.float32:
-            return LeafGradients(g, h, _NO_DOUBLES, _NO_DOUBLES)
-        return LeafGradients(_NO_SINGLES, _NO_SINGLES, g, h)
 
     def quantised_columns(self) -> GradientColumns:
         """Return the quantised gradients that splits are searched by."""
@@ -509,9 +565,9 @@ class RowState:
         self._complete_margins()
         if values.ndim == 2 or self.n_outputs == 1:
             values = np.ascontiguousarray(values.T).reshape(self.n_outputs, -1)
-            self._rows = self._complete._replace(
-                leaf_of=self.leaf_of, leaf_values=values
-            )
+            margins, targets, weights, *_, single = self._complete
+            rows = margins, targets, weights, self.leaf_of, values, single
+            self._rows = LossRows(*rows)
         else:
             self._add(self.leaf_of, values, self._rows.margins[output])
 

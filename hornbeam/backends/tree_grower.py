@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,6 +180,10 @@ class TreeGrower:
         self._columns: list[NDArray[Any]] = []
         self._bounded: BoundTables | None = None
         self._buffers: TreeBuffers | None = None
+        #: Threads and arguments of the kernel, and what they were made of: the same
+        #: objects in most trees.
+        self._call: tuple[int, tuple[Any, ...]] = 0, ()
+        self._made_of: tuple[Any, ...] = ()
 
     def grow(
         self,
@@ -189,6 +194,59 @@ class TreeGrower:
         learning_rate: float | None,
     ) -> GrownTree:
         """Return the tree that grows from this root; see `Backend.grow`."""
+        given = root, search, limits, draws, learning_rate
+        made_of = (*root, *given[1:], root.partition.table)
+        if not (self._made_of and all(map(is_, made_of, self._made_of))):
+            self._prepare(*given, 128)
+        threads, arguments = self._call
+        state = self._state
+        state[:] = _STATE_OF_ROOT
+        *_, limited, tables, _, _ = arguments
+        tables.family[:, 0] = _FAMILY_OF_ROOT
+        tables.used[0] = 0
+        if limited is not None:
+            limited.tables.weights[0] = np.nan
+            limited.tables.bounds[0] = -np.inf, np.inf
+            limited.tables.left[:] = -1
+        self._team.run(grow_tree, threads, *arguments)
+        while state[STATUS] == FULL:
+            self._prepare(*given, 2 * tables.nodes.size)
+            threads, arguments = self._call
+            *_, limited, tables, _, _ = arguments
+            self._team.run(grow_tree, threads, *arguments)
+        count = int(state[N_NODES])
+        splits, sets = tables.splits[:count], tables.sets[:count].view(np.uint64)
+        if learning_rate is None:
+            root.partition.wait(tables.pending[: state[N_PENDING]])
+            left = tables.nodes["left"][:count].astype(np.int32)
+            parent = tables.family[0, :count].astype(np.int32)
+            sides = None if limited is None else limited.tables.sides[:count]
+            return GrownTree(left, parent, splits, sets, sides=sides)
+        integers, flags, floats = self._columns
+        left, parent, right, feature = integers[:, :count].copy()
+        default_left, split_type = flags[:, :count].copy()
+        gain, cover, *of_outputs = floats = floats[:, :count].copy()
+        if search.columns is not None:  # (nodes, outputs)
+            of_outputs = [
+                np.ascontiguousarray(floats[first : first + root.outputs].T)
+                for first in (2, 2 + root.outputs)
+            ]
+        value, weight = of_outputs
+        of_nodes = NodeColumns(
+            right, feature, default_left, split_type, value, gain, cover, weight
+        )
+        return GrownTree(left, parent, splits, sets, of_nodes, bool(state[BEYOND]))
+
+    def _prepare(
+        self,
+        root: TreeRoot,
+        search: TreeSearch,
+        limits: GrowthLimits,
+        draws: ColumnDraws,
+        learning_rate: float | None,
+        nodes: int,
+    ) -> None:
+        """Make the arguments of the kernel, with tables of at least this many nodes."""
         rows, columns = root.rows, search.columns
         width = 1 if columns is None else len(columns.scales)
         cells = rows.rows.shape[1] * rows.columns.chosen.size
@@ -222,65 +280,19 @@ class TreeGrower:
             width,
         )
         pool = HistogramPool(search.histograms, root.slabs, search.free)
-        state = self._state
-        state[:] = _STATE_OF_ROOT
-        tables, buffers = self._allocate(root, features, search, 128)
-        tables.family[:, 0] = _FAMILY_OF_ROOT
-        tables.used[0] = 0
-        limited = None
-        if search.limits is not None:
-            limited = self._limit(root, search)
-            limited.tables.weights[0] = np.nan
-            limited.tables.bounds[0] = -np.inf, np.inf
-            limited.tables.left[:] = -1
-        while state[STATUS] == FULL:
-            leaves = TreeLeaves(
-                *root.leaves,
-                search.leaf_scales,
-                learning_rate is not None,
-                learning_rate or 0.0,
-                *self._leaves,
-            )
-            self._team.run(
-                grow_tree,
-                threads,
-                rows,
-                gradients,
-                columns,
-                pool,
-                features,
-                rules,
-                limited,
-                tables,
-                buffers,
-                leaves,
-            )
-            if state[STATUS] == FULL:
-                size = 2 * tables.nodes.size
-                tables, buffers = self._allocate(root, features, search, size)
-                if search.limits is not None:
-                    limited = self._limit(root, search)
-        count = int(state[N_NODES])
-        splits, sets = tables.splits[:count], tables.sets[:count].view(np.uint64)
-        if learning_rate is None:
-            root.partition.wait(tables.pending[: state[N_PENDING]])
-            left = tables.nodes["left"][:count].astype(np.int32)
-            parent = tables.family[0, :count].astype(np.int32)
-            sides = None if limited is None else limited.tables.sides[:count]
-            return GrownTree(left, parent, splits, sets, sides=sides)
-        integers, flags, floats = [table[:, :count].copy() for table in self._columns]
-        left, parent, right, feature = integers
-        (default_left, split_type), (gain, cover, *of_outputs) = flags, floats
-        if columns is not None:  # (nodes, outputs)
-            of_outputs = [
-                np.ascontiguousarray(floats[first : first + root.outputs].T)
-                for first in (2, 2 + root.outputs)
-            ]
-        value, weight = of_outputs
-        of_nodes = NodeColumns(
-            right, feature, default_left, split_type, value, gain, cover, weight
+        tables, buffers = self._allocate(root, features, search, nodes)
+        limited = None if search.limits is None else self._limit(root, search)
+        leaves = TreeLeaves(
+            *root.leaves,
+            search.leaf_scales,
+            learning_rate is not None,
+            learning_rate or 0.0,
+            *self._leaves,
         )
-        return GrownTree(left, parent, splits, sets, of_nodes, bool(state[BEYOND]))
+        of_tree = rows, gradients, columns, pool, features, rules
+        self._call = threads, (*of_tree, limited, tables, buffers, leaves)
+        partition = root.partition
+        self._made_of = (*root, search, limits, draws, learning_rate, partition.table)
 
     def _allocate(
         self, root: TreeRoot, features: TreeFeatures, search: TreeSearch, nodes: int

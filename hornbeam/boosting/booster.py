@@ -240,7 +240,7 @@ class Booster:
         booster._learner.set_features(data)
         per_output = max(1, len(trees) // booster.params.num_parallel_tree)
         outputs = np.repeat(np.arange(per_output), len(trees) // per_output).tolist()
-        booster.model.append_round(trees, outputs, np.ones(len(trees), np.float32))
+        booster.model.append_round(trees, outputs)
         return booster
 
     def update(

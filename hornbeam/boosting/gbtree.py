@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.interface import (
+    Constraints,
     GradientRows,
     GrowthLimits,
     RowSample,
@@ -27,7 +28,7 @@ from hornbeam.boosting.margin_cache import MarginCache, TrainingData, TrainingMa
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.forest.layout import weighted_leaf_values
-from hornbeam.forest.model import unit_weights
+from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
 from hornbeam.growth.grower import LeafConstants, LeafRegression, grow_tree
@@ -48,11 +49,10 @@ class GBTree(GradientBooster):
 
     def new_round(self, data: Any, use_objective: bool) -> TreeRound:
         training = self._cache.training_data(data, use_objective)
-        learner = self._learner
-        if self._settings is None or self._settings.params is not learner.params:
-            self._settings = TreeSettings.by(learner.params)
-        parts = learner, self._predictor, self._cache, training, self._settings
-        return self._round(*parts)
+        settings, learner = self._settings, self._learner
+        if settings is None or not settings.are_of(learner, training):
+            settings = self._settings = TreeSettings(learner, training)
+        return self._round(learner, self._predictor, self._cache, training, settings)
 
     def _round(self, *parts: Any) -> TreeRound:
         return TreeRound(*parts)
@@ -65,40 +65,83 @@ class Dart(GBTree):
         return DartRound(*parts)
 
 
-@dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """What the parameters say about all trees, resolved once and not in every round.
+    """What is the same for all trees of a training, made once and not for each tree.
+
+    Parameters
+    ----------
+    learner
+        Of the model.
+    training
+        The rows.
 
     Attributes
     ----------
     params
-        The parameters.
+        The parameters of the learner.
     split_params, limits
         Regularisation and size of trees.
     learning_rate
         The factor on the leaf values of one tree.
+    columns
+        Number of gradient columns of multi-output trees; 0: trees have one output.
+    outputs
+        Number of outputs that trees are grown for one by one.
     """
 
-    params: Parameters
-    split_params: SplitParams
-    limits: GrowthLimits
-    learning_rate: float
-
-    @classmethod
-    def by(cls, parameters: Parameters) -> TreeSettings:
-        """Return the settings that `parameters` select."""
-        p = parameters
+    def __init__(self, learner: Learner, training: TrainingData) -> None:
+        p = self.params = learner.params
+        self._training = weakref.ref(training)
+        self._feature_names = learner.model.feature_names
+        self.split_params = split_params(p)
         lossguide = p.grow_policy == "lossguide"
         symmetric = p.grow_policy == "symmetric"
         size = p.max_depth, p.max_leaves
-        return cls(
-            p,
-            split_params(p),
-            GrowthLimits(
-                lossguide, *size, p.gamma, p.prunes(), symmetric, p.gain_epsilon
-            ),
-            p.learning_rate / p.num_parallel_tree,
+        self.limits = GrowthLimits(
+            lossguide, *size, p.gamma, p.prunes(), symmetric, p.gain_epsilon
         )
+        self.learning_rate = p.learning_rate / p.num_parallel_tree
+        self.columns = p.multi_output_columns(learner.model.n_outputs)
+        self.outputs = learner.model.n_outputs if self.columns == 0 else 1
+        self._n_features = training.backend.n_features
+        self._feature_weights = training.feature_weights
+        shares = p.colsample_bytree, p.colsample_bylevel, p.colsample_bynode
+        #: Of all trees; None: each tree draws other columns.
+        self._sampler = self._sampler_of(0) if min(shares) == 1.0 else None
+        self._draws_rows = p.drawn_share() < 1.0
+        self._constraints: Constraints | None = None
+        self._is_costed = bool(p.feature_costs) and p.feature_costs_for == "model"
+        if not self._is_costed:
+            self._constraints = constraints_of(p, learner.model, self._n_features)
+
+    def are_of(self, learner: Learner, training: TrainingData) -> bool:
+        """Return whether these are the settings of the next round."""
+        return (
+            self.params is learner.params
+            and self._training() is training
+            and self._feature_names is learner.model.feature_names
+        )
+
+    def of_tree(
+        self, number: int, model: Model, trees: Sequence[Tree]
+    ) -> tuple[ColumnSampler, RowSample | None, Constraints | None]:
+        """Return what draws the columns of tree `number`, its rows and its constraints.
+
+        `trees` follow those of `model`.
+        """
+        sampler, constraints = self._sampler, self._constraints
+        if sampler is None:
+            sampler = self._sampler_of(number)
+        if self._is_costed:
+            constraints = constraints_of(self.params, model, self._n_features, trees)
+        rows = row_sample(self.params, number) if self._draws_rows else None
+        return sampler, rows, constraints
+
+    def _sampler_of(self, number: int) -> ColumnSampler:
+        p = self.params
+        shares = p.colsample_bytree, p.colsample_bylevel, p.colsample_bynode
+        weights = self._feature_weights
+        return ColumnSampler(self._n_features, *shares, p.seed, number, weights)
 
 
 class TreeRound(Round):
@@ -142,11 +185,9 @@ class TreeRound(Round):
         else:
             self._grow(None)
 
-    def _linear_leaves(self) -> LinearLeaves | None:
-        """Return what fits linear leaves; None: leaves are constants."""
+    def _linear_leaves(self) -> LinearLeaves:
+        """Return what fits linear leaves."""
         p, training = self._learner.params, self._training
-        if p.leaf_model == "constant":
-            return None
         assert isinstance(training, TrainingMargins)
         rate = self._settings.learning_rate
         return LinearLeaves(training.feature_values, training.data, p, rate)
@@ -168,14 +209,14 @@ class TreeRound(Round):
 
     def _grow(self, constants: LeafConstants | None) -> None:
         """Grow the trees; each adds its leaf values to the margins of the rows."""
-        p, model = self._learner.params, self._learner.model
-        backend = self._training.backend
-        columns = p.multi_output_columns(model.n_outputs)
-        if 0 < columns < model.n_outputs:
-            mix = draw_projection(columns, model.n_outputs, p.seed, model.n_rounds)
-            backend.sketch_outputs(mix)
-        regression = self._linear_leaves()
-        for output in range(model.n_outputs if columns == 0 else 1):
+        p, model, settings = self._learner.params, self._learner.model, self._settings
+        if 0 < settings.columns < model.n_outputs:
+            mix = draw_projection(
+                settings.columns, model.n_outputs, p.seed, model.n_rounds
+            )
+            self._training.backend.sketch_outputs(mix)
+        regression = None if p.leaf_model == "constant" else self._linear_leaves()
+        for output in range(settings.outputs):
             for _ in range(p.num_parallel_tree):
                 tree = self._grow_tree(output, constants, regression)
                 self._trees.append(tree)
@@ -188,27 +229,18 @@ class TreeRound(Round):
         regression: LeafRegression | None,
     ) -> Tree:
         settings, model, training = self._settings, self._learner.model, self._training
-        p, backend = settings.params, training.backend
         number = len(model.trees) + len(self._trees)  # seeds the draws of the tree
-        columns = ColumnSampler(
-            backend.n_features,
-            p.colsample_bytree,
-            p.colsample_bylevel,
-            p.colsample_bynode,
-            p.seed,
-            number,
-            training.feature_weights,
-        )
+        columns, sample, limits = settings.of_tree(number, model, self._trees)
         return grow_tree(
-            backend,
+            training.backend,
             output,
             training.cuts,
             settings.split_params,
             settings.limits,
             columns,
-            row_sample(p, number),
+            sample,
             settings.learning_rate,
-            constraints_of(p, model, backend.n_features, self._trees),
+            limits,
             self._margin_values(),
             constants,
             regression,
@@ -221,16 +253,12 @@ class TreeRound(Round):
 
     def update_model(self) -> None:
         model, objective = self._learner.model, self._learner.objective
-        model.append_round(self._trees, self._outputs, self._weights())
+        model.append_round(self._trees, self._outputs)
         model.objective_state = objective.state = objective.next_state
         self._predictor.clear()
         if self._learner.params.verbosity >= 2:
             sizes = [f"{t.n_leaves} leaves deep {t.depth()}" for t in self._trees]
             sys.stderr.write(f"round {model.n_rounds}: {', '.join(sizes)}\n")
-
-    def _weights(self) -> NDArray[np.float32]:
-        """Return the weights of the new trees."""
-        return unit_weights(len(self._trees))
 
     def update_margins(self) -> None:
         # The backend has added the leaf values of each tree as it was grown.
@@ -259,12 +287,9 @@ class DartRound(TreeRound):
 
     def update_model(self) -> None:
         super().update_model()
-        # The dropped trees get other weights, too.
+        # The new trees get weights, and the dropped ones other weights.
         after = self._dropout.after(self._before, len(self._trees))
         self._learner.model.tree_weights = after
-
-    def _weights(self) -> NDArray[np.float32]:
-        return np.full(len(self._trees), self._dropout.weight, np.float32)
 
     def update_margins(self) -> None:
         training, weights = self._training, self._learner.model.weights

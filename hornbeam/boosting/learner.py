@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -285,6 +285,13 @@ class Learner:
             return data
         unseen = unseen or self.params.unseen
         return self._with_derived(data.like(self.schema(validate_features), unseen))
+
+    def columns_of(self, data: DMatrix) -> tuple[Any, ...]:
+        """Return what `align` goes by: it gives the same for the same objects."""
+        table, model = data.table, self.model
+        of_data = table, table.names, table.types, table.categories, data.expansion
+        names = model.feature_names, model.feature_types, model.categories
+        return (*of_data, *names, model.derived, self.params.unseen)
 
     def _with_derived(self, aligned: DMatrix) -> DMatrix:
         """Return a matrix of the model's columns with its derived features."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.factory import create_leaf_rows
+from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import LossRows
 from hornbeam.objectives.base import Objective
 from hornbeam.params import Parameters
@@ -47,15 +47,10 @@ class PseudoResiduals:
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
 
-    def write_gradients(
-        self,
-        team: Any,
-        rows: LossRows,
-        gradients: NDArray[np.floating[Any]],
-        hessians: NDArray[np.floating[Any]],
-    ) -> Floats:
+    def write_gradients(self, rows: LossRows, writer: GradientWriter) -> Floats:
         """Write the gradients, and the weight of each row as its hessian."""
-        largest = self._objective.write_gradients(team, rows, gradients, hessians)
+        largest = self._objective.write_gradients(rows, writer)
+        hessians = writer.hessians
         hessians[...] = rows.weights if rows.weights.size > 0 else 1.0
         positive_weight = self._objective.positive_weight
         if positive_weight != 1.0:

@@ -9,6 +9,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import is_
 from typing import Any, Protocol
 
 import numpy as np
@@ -110,15 +111,23 @@ class CachedMargins(ABC):
         self._learner, self._predictor = learner, predictor
         self.weights, self.scale = weights, scale
         self._base_margin = data.base_margin
+        self._columns: tuple[Any, ...] = ()
         self.bind(data, data)
 
-    def bind(self, data: DMatrix, aligned: DMatrix) -> None:
+    def bind(self, data: DMatrix, aligned: DMatrix | None = None) -> None:
         """Use `data`, which `aligned` has with the features of the model, from now on.
 
+        None: it is aligned again if its columns or those of the model have changed.
         Cached margins live as long as `data`, so they refer to it weakly.
         """
+        columns = self._learner.columns_of(data)
+        if aligned is None:
+            if all(map(is_, columns, self._columns)):
+                return
+            aligned = self._learner.align(data)
+        self._columns, own = columns, aligned
         self._data: Callable[[], DMatrix | None] = (
-            weakref.ref(data) if aligned is data else lambda: aligned
+            weakref.ref(data) if own is data else lambda: own
         )
 
     @property
@@ -255,7 +264,8 @@ class TrainingMargins(CachedMargins):
         super().__init__(learner, predictor, data, weights, scale)
         parameters = learner.params
         self.cuts, self.targets = features.cuts, targets
-        self._fields, self.row_weights = _fields_of(data), data.row_weights
+        self._fields = data.info, data.info.revision
+        self.row_weights = data.row_weights
         self._params, self._made_with = parameters, _backend_parameters(parameters)
         self.backend = self._create_backend(features, np.ascontiguousarray(margins.T))
 
@@ -291,19 +301,17 @@ class TrainingMargins(CachedMargins):
 
         And whether it has targets if the objective is `by_row` and needs them.
         """
-        return (
-            self.weights.size == len(self._learner.model.trees)
-            and self._fields == _fields_of(data)
-            and (self.targets is not None or not by_row)
-            and self._is_made_with(self._learner.params)
-        )
-
-    def _is_made_with(self, parameters: Parameters) -> bool:
-        """Whether these parameters make the same backend."""
-        if parameters is not self._params:
-            if self._made_with != _backend_parameters(parameters):
+        learner, info = self._learner, data.info
+        if (
+            self.weights.size != len(learner.model.trees)
+            or self._fields != (info, info.revision)
+            or (self.targets is None and by_row)
+        ):
+            return False
+        if learner.params is not self._params:
+            if self._made_with != _backend_parameters(learner.params):
                 return False
-            self._params = parameters
+            self._params = learner.params
         return True
 
     @property
@@ -327,11 +335,6 @@ class TrainingMargins(CachedMargins):
 
     def close(self) -> None:
         self.backend.close()
-
-
-def _fields_of(data: DMatrix) -> tuple[MetaInfo, int]:
-    """Return what tells whether a field of the meta info was set since."""
-    return data.info, data.info.revision
 
 
 def _backend_parameters(p: Parameters) -> tuple[Any, ...]:
@@ -382,19 +385,21 @@ class MarginCache:
                 add_layout(team, aligned, layout, before)
         return before, after
 
-    def _up_to_date(self, data: DMatrix) -> CachedMargins:
-        aligned = self._learner.align(data)
-        entry = self._entries.get(data)
+    def _up_to_date(self, data: Any) -> CachedMargins:
+        entry = self._entries.get(data) if isinstance(data, DMatrix) else None
         device = device_of_sums(self._learner.params.device)
         is_elsewhere = isinstance(entry, DeviceMargins) and entry.device != device
         if entry is None or is_elsewhere or not entry.starts_from(data.base_margin):
+            aligned = self._learner.align(data)
             parts = self._learner, self._predictor, aligned
             if device != "cpu" and adds_on_device(aligned):
                 entry = DeviceMargins(*parts, device)
             else:
                 entry = EvaluationMargins(*parts)
+            entry.bind(data, aligned)
             self._entries[data] = entry
-        entry.bind(data, aligned)
+        else:
+            entry.bind(data)
         entry.update_to(self._learner.model.weights)
         return entry
 
@@ -404,12 +409,13 @@ class MarginCache:
         The first round sets the features and the base score of the model. The labels
         matter only if gradients come from the objective (`use_objective`).
         """
-        learner, aligned = self._learner, self._learner.align(data)
-        entry = self._entries.get(data)
+        learner = self._learner
+        entry = self._entries.get(data) if isinstance(data, DMatrix) else None
         by_row = use_objective and learner.objective.by_row
         if isinstance(entry, TrainingMargins) and entry.matches(data, by_row):
-            entry.bind(data, aligned)
+            entry.bind(data)
             return entry
+        aligned = learner.align(data)
         targets = learner.targets_of(data) if use_objective else None
         # Features that cannot be binned raise an error before the model changes.
         features = prepare(aligned, learner.params)

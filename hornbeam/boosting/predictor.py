@@ -485,12 +485,12 @@ class Predictor:
         A tree whose weight changes is subtracted and added again. Returns None if no
         tree does.
         """
-        known = np.zeros_like(after)
-        known[: before.size] = before
-        changed = np.flatnonzero(known != after)
-        numbers = np.concatenate([changed, changed])
-        weight = np.concatenate([-known[changed], after[changed]])
-        counts = weight != 0
-        if not counts.any():
+        old = (before != after[: before.size]).nonzero()[0]
+        numbers, weight = np.arange(before.size, after.size), after[before.size :]
+        if old.size > 0:
+            numbers = np.concatenate([old, old, numbers])
+            weight = np.concatenate([-before[old], after[old], weight])
+        counts = weight.nonzero()[0]
+        if counts.size == 0:
             return None
         return self.layout_of(numbers[counts], weight[counts], dtype, step)

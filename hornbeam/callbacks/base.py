@@ -172,10 +172,10 @@ class CallbackContainer:
     ) -> bool:
         """Return whether a callback stops training; those after it are not called."""
         self.dtrain = dtrain
-        self.stopped = any(
-            callback.before_iteration(model, epoch, self.history)
-            for callback in self.callbacks
-        )
+        for callback in self.callbacks:
+            if callback.before_iteration(model, epoch, self.history):
+                self.stopped = True
+                break
         return self.stopped
 
     def after_iteration(
@@ -193,8 +193,11 @@ class CallbackContainer:
                     "names of data and metric; choose another name",
                     code=ErrorCode.INVALID_EVALS,
                 )
-        self._remember(model.measure(evals or (), self.metric, self.output_margin))
-        self.stopped |= self._ask_all(model, epoch)
+        scores = model.measure(evals or (), self.metric, self.output_margin)
+        if scores:
+            self._remember(scores)
+        if self.callbacks:
+            self.stopped |= self._ask_all(model, epoch)
         return self.stopped
 
     def _ask_all(self, model: Booster, epoch: int) -> bool:

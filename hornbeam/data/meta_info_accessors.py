@@ -64,9 +64,10 @@ class MetaInfoAccessors(MetaInfoGetters):
     @property
     def n_targets(self) -> int:
         """Number of labels of a row; 0 without labels."""
-        if self.labels is None:
+        labels = self.labels
+        if labels is None:
             return 0
-        return 1 if self.labels.ndim == 1 else self.labels.shape[1]
+        return 1 if labels.ndim == 1 else labels.shape[1]
 
     # As in XGBoost
 

@@ -6,6 +6,7 @@ indices of the features, which the kernel computes once per row.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -109,9 +110,9 @@ class Layout:
             See `weighted_leaf_values`.
         """
         trees = with_equal_leaves(trees, outputs)
-        starts = np.zeros(len(trees) + 1, np.int64)
-        np.cumsum([tree.n_nodes for tree in trees], out=starts[1:])
-        kind, n_nodes = np.dtype(dtype), int(starts[-1])
+        sizes = [tree.left.size for tree in trees]
+        starts = np.array([0, *itertools.accumulate(sizes)], np.int64)
+        kind, n_nodes = np.dtype(dtype), sum(sizes)
         features, columns = _select_features(trees, n_features)
         nodes, thresholds = np.empty(n_nodes, np.uint64), np.empty(n_nodes, kind)
         depths = np.empty(len(trees), np.int64)
@@ -123,19 +124,21 @@ class Layout:
             _joined([tree.default_left for tree in trees], np.uint8),
             columns,
             float(np.finfo(kind).max),
-            np.empty(max(1, int(np.diff(starts).max(initial=0))), np.int32),
+            np.empty(max(sizes, default=1), np.int32),
             nodes,
             thresholds,
             depths,
         )
-        for number in np.flatnonzero(depths < 0).tolist():
+        for number in (depths < 0).nonzero()[0].tolist():
             depths[number] = trees[number].depth()
         by_category = [np.count_nonzero(tree.split_type) for tree in trees]
         symmetric = np.empty(len(trees), np.uint8)
         mark_symmetric(starts, depths, nodes, thresholds, symmetric)
-        symmetric[np.flatnonzero(by_category)] = 0
-        columns_of_roots = starts[:-1], depths, outputs, by_category, symmetric
-        roots = np.stack(columns_of_roots, axis=1)
+        roots = np.empty((len(trees), 5), np.int32)
+        of_roots: list[Any] = [starts[:-1], depths, outputs, by_category, symmetric]
+        for column, own in enumerate(of_roots):
+            roots[:, column] = own
+        roots[roots[:, 3] > 0, 4] = 0
         category_spans, category_bits = _category_bits(trees)
         values = _joined([tree.value for tree in trees], np.float32)
         if weights is not None and (step != 0.0 or not (weights == 1).all()):
@@ -144,7 +147,7 @@ class Layout:
             )
             values = weighted_leaf_values(values, node_weights, step)
         return cls(
-            roots.astype(np.int32),
+            roots,
             nodes,
             thresholds,
             category_spans,
@@ -283,6 +286,9 @@ def _joined(arrays: Sequence[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
     """Return the arrays of all trees as one, which kernels may take."""
     if not arrays:
         return np.empty(0, dtype)
+    first = arrays[0]
+    if len(arrays) == 1 and first.dtype == dtype and first.flags.carray:
+        return first
     return np.concatenate(arrays, dtype=dtype, casting="safe")
 
 

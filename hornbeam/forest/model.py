@@ -252,10 +252,11 @@ class Model:
         self,
         trees: Sequence[Tree],
         outputs: Sequence[int],
-        weights: NDArray[np.float32],
+        weights: NDArray[np.float32] | None = None,
     ) -> None:
-        """Append a round of trees, with the output and the weight of each."""
+        """Append a round of trees, with the output and the weight of each; None: 1."""
         if self.tree_weights is not None:
+            weights = unit_weights(len(trees)) if weights is None else weights
             self.tree_weights = np.concatenate([self.tree_weights, weights])
         self.trees += trees
         self.tree_output += outputs

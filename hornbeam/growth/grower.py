@@ -128,11 +128,12 @@ def grow_tree(
         )
         grown = tree.grown(columns_of_nodes, is_beyond)
     check_leaf_range(grown.is_beyond)
-    finished = _finish(grown, cuts, rounded)
+    leaves = (grown.left < 0).nonzero()[0]
+    finished = _finish(grown, leaves, cuts, rounded)
     if regression is not None:
         finished.terms = regression(backend, finished)
         return finished
-    values = finished.value[finished.left < 0]
+    values = finished.value[leaves]
     backend.add_leaf_values(values if contributions is None else contributions(values))
     return finished
 
@@ -233,16 +234,19 @@ def _weigh(
     return columns._replace(value=value, weight=weight), is_beyond
 
 
-def _finish(grown: GrownTree, cuts: Thresholds, rounded: bool) -> Tree:
-    """Return the tree, whose columns are known."""
-    left, columns = grown.left, grown.columns
+def _finish(
+    grown: GrownTree, leaves: NDArray[np.intp], cuts: Thresholds, rounded: bool
+) -> Tree:
+    """Return the tree, whose columns and leaves are known."""
+    columns = grown.columns
     assert columns is not None
     threshold = cuts.thresholds(grown.splits, rounded)
-    no_threshold = (left < 0) | columns.split_type.view(np.bool_)
-    np.putmask(threshold, no_threshold, np.nan)
+    threshold[leaves] = np.nan
     category_counts, categories = categories_of(grown)
+    if categories.size > 0:
+        threshold[columns.split_type.view(np.bool_)] = np.nan
     return Tree(
-        left=left,
+        left=grown.left,
         right=columns.right,
         parent=grown.parent,
         feature=columns.feature,

@@ -22,17 +22,18 @@ from hornbeam.kernels.categories import (
     toggle,
 )
 from hornbeam.kernels.cut_scores import TINY
-from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel, overload
-from hornbeam.kernels.layout import CATEGORY_SETS, JOIN_BINS, ONE_CATEGORY, TASK_ROWS
+from hornbeam.kernels.layout import CATEGORY_SETS, ONE_CATEGORY, TASK_ROWS
 from hornbeam.kernels.leaves import gain_of, rules_of_sides
 from hornbeam.kernels.node_constraints import child_weight, cost_of, own_weight
 from hornbeam.kernels.predict import any_missing, reach_leaves
 from hornbeam.kernels.split import (
-    CandidateFeatures,
     NodeSums,
+    candidates_of,
     keep_candidate,
     keep_groups,
+    subtract_sibling,
+    tasks_of_histogram,
 )
 from hornbeam.kernels.sync import barrier, next_task, prefetch
 
@@ -638,18 +639,10 @@ def find_multi_output_splits(
     equal hessians, or of one more that only counts.
     """
     histograms, slots, built, parents, features, every_row = node_histograms
-    chosen, allowed, block = candidates
-    columns, bins = histograms.shape[0], histograms.shape[3]
-    shares = (bins + JOIN_BINS - 1) // JOIN_BINS
+    tasks = built.size * tasks_of_histogram(histograms.shape[3])
     task = next_task(sync, 0)
-    while task < built.size * columns * shares:
-        pair = task // (columns * shares)
-        s = task // shares % columns
-        child, parent = built[pair], parents[pair]
-        begin = task % shares * JOIN_BINS
-        if parent >= 0:
-            end = min(begin + JOIN_BINS, bins)
-            take_from_parent(histograms[s], parent, child, begin, end)
+    while task < histograms.shape[0] * tasks:
+        subtract_sibling(histograms[task // tasks], built, parents, task % tasks)
         task = next_task(sync, 0)
     barrier(sync, n_threads)
     parts = splits.shape[1]
@@ -660,11 +653,7 @@ def find_multi_output_splits(
             histograms,
             slots[index],
             index,
-            CandidateFeatures(
-                chosen[part * block : (part + 1) * block],
-                allowed[index : index + 1],
-                chosen.size,
-            ),
+            candidates_of(candidates, index, part),
             features,
             every_row,
             scales,

@@ -26,7 +26,7 @@ from hornbeam.kernels.cut_scores import (
     score_wide_cuts,
 )
 from hornbeam.kernels.histogram import take_from_parent
-from hornbeam.kernels.jit import inline, kernel, overload
+from hornbeam.kernels.jit import inline, inline_view, kernel, overload
 from hornbeam.kernels.layout import CATEGORY_SETS, JOIN_BINS, ONE_CATEGORY
 from hornbeam.kernels.leaves import gain_of, rules_of_sides
 from hornbeam.kernels.node_constraints import score_limited, weigh_sides
@@ -36,6 +36,7 @@ __all__ = [
     "CandidateFeatures",
     "NodeHistograms",
     "NodeSums",
+    "candidates_of",
     "find_splits",
     "keep_candidate",
     "keep_groups",
@@ -44,6 +45,8 @@ __all__ = [
     "search_node",
     "search_one_way",
     "settle_split",
+    "subtract_sibling",
+    "tasks_of_histogram",
     "write_leaf",
 ]
 
@@ -578,6 +581,31 @@ def search_node(
     settle_split(split, total_n, node, scales, rules, limits)
 
 
+@inline
+def tasks_of_histogram(bins):
+    """Return into how many tasks the subtraction of a histogram is divided."""
+    return (bins + JOIN_BINS - 1) // JOIN_BINS
+
+
+@inline
+def subtract_sibling(sums, built, parents, task):
+    """Subtract a built histogram from its parent's, in the bins of one task."""
+    tasks = tasks_of_histogram(sums.shape[2])
+    child, parent = built[task // tasks], parents[task // tasks]
+    begin = task % tasks * JOIN_BINS
+    if parent >= 0:
+        end = min(begin + JOIN_BINS, sums.shape[2])
+        take_from_parent(sums, parent, child, begin, end)
+
+
+@inline_view
+def candidates_of(candidates, node, part):
+    """Return the features of one task of a node."""
+    chosen, allowed, block = candidates
+    own = chosen[part * block : (part + 1) * block]
+    return CandidateFeatures(own, allowed[node : node + 1], chosen.size)
+
+
 @kernel
 def find_splits(
     thread_id,
@@ -612,16 +640,10 @@ def find_splits(
     """
     buffer = scratch[thread_id]
     sums, slots, built, parents, features, every_row = histograms
-    chosen, allowed, block = candidates
-    bins = sums.shape[2]
-    shares = (bins + JOIN_BINS - 1) // JOIN_BINS
+    tasks = built.size * tasks_of_histogram(sums.shape[2])
     task = next_task(sync, 0)
-    while task < built.size * shares:
-        child, parent = built[task // shares], parents[task // shares]
-        begin = task % shares * JOIN_BINS
-        if parent >= 0:
-            end = min(begin + JOIN_BINS, bins)
-            take_from_parent(sums, parent, child, begin, end)
+    while task < tasks:
+        subtract_sibling(sums, built, parents, task)
         task = next_task(sync, 0)
     barrier(sync, n_threads)
     parts = splits.shape[1]
@@ -632,11 +654,7 @@ def find_splits(
             sums[slots[node]],
             False,
             node,
-            CandidateFeatures(
-                chosen[part * block : (part + 1) * block],
-                allowed[node : node + 1],
-                chosen.size,
-            ),
+            candidates_of(candidates, node, part),
             features,
             every_row,
             scales,

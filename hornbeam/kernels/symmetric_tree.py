@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels.categories import list_rights, toggle
 from hornbeam.kernels.cut_scores import TINY
-from hornbeam.kernels.histogram import take_from_parent
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import JOIN_BINS, ONE_CATEGORY
+from hornbeam.kernels.layout import ONE_CATEGORY
 from hornbeam.kernels.leaves import gain_of
-from hornbeam.kernels.split import keep_candidate
+from hornbeam.kernels.split import keep_candidate, subtract_sibling, tasks_of_histogram
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
@@ -204,15 +203,10 @@ def add_level_gains(
     """
     sums, slots, built, parents, features, every_row = histograms
     count, block = candidates.chosen.size, candidates.block
-    bins = sums.shape[2]
-    shares = (bins + JOIN_BINS - 1) // JOIN_BINS
+    tasks = built.size * tasks_of_histogram(sums.shape[2])
     task = next_task(sync, 0)
-    while task < built.size * shares:
-        child, parent = built[task // shares], parents[task // shares]
-        begin = task % shares * JOIN_BINS
-        if parent >= 0:
-            end = min(begin + JOIN_BINS, bins)
-            take_from_parent(sums, parent, child, begin, end)
+    while task < tasks:
+        subtract_sibling(sums, built, parents, task)
         task = next_task(sync, 0)
     barrier(sync, n_threads)
     task = next_task(sync, 1)

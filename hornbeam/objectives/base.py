@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.kernels.gradients import LossRows, NewGradients
-from hornbeam.kernels.lanes import LANE_ROWS
+from hornbeam.kernels.gradient_writer import GradientWriter
+from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.team import Team
 from hornbeam.objectives.config import ConfigGroup, spelled
 from hornbeam.objectives.totals import totals_of
@@ -27,7 +28,6 @@ __all__ = [
     "Task",
     "WarmUpCases",
     "register",
-    "run_loss",
 ]
 
 Floats = NDArray[np.float64]
@@ -36,13 +36,6 @@ Arrays = Mapping[str, NDArray[np.float32]]
 #: The `reach` of objectives whose margins are logarithms: the Newton step from even
 #: odds for rows of one class.
 REACH_OF_LOGARITHMS = 2.0
-
-#: The most float64 numbers in the memory of a lane, so that it stays in the second
-#: cache, and the fewest rows.
-_LANE_MEMORY = 1 << 13
-_FEWEST_ROWS = 128
-#: The cost of one row of one output, as a number of histogram updates.
-_COST_PER_ROW = 8
 
 
 #: The kind of problem that an objective solves.
@@ -301,6 +294,11 @@ class Objective(ABC):
         """The scalar arguments of the kernel, of which `positive_weight` is first."""
         return (self.positive_weight,)
 
+    @cached_property
+    def kernel_numbers(self) -> Floats:
+        """The `numbers` as the kernel takes them."""
+        return np.array(self.numbers, np.float64)
+
     @property
     def leaf_levels(self) -> tuple[float, ...] | None:
         """The level of each output, if quantiles of residuals minimise the loss."""
@@ -332,14 +330,8 @@ class Objective(ABC):
         """
         raise NotImplementedError
 
-    def write_gradients(
-        self,
-        team: Team,
-        rows: LossRows,
-        gradients: NDArray[np.floating[Any]],
-        hessians: NDArray[np.floating[Any]],
-    ) -> Floats:
-        """Write gradients and hessians of the rows, (outputs, rows).
+    def write_gradients(self, rows: LossRows, writer: GradientWriter) -> Floats:
+        """Write gradients and hessians of the rows to the arrays of the writer.
 
         The rows may be any part of the data. Leaf values that they lack are added to
         their margins first.
@@ -348,32 +340,7 @@ class Objective(ABC):
         -------
         (outputs, 2) float64: the largest |g| and |h|. Infinite or NaN where one is.
         """
-        return run_loss(team, self.kernel, rows, self.numbers, gradients, hessians)
-
-
-def run_loss(
-    team: Team,
-    kernel: Callable[..., None],
-    rows: LossRows,
-    numbers: tuple[float, ...],
-    gradients: NDArray[np.floating[Any]],
-    hessians: NDArray[np.floating[Any]],
-) -> Floats:
-    """Run the kernel of an objective; see `Objective.write_gradients`."""
-    outputs = len(rows.margins)
-    n_threads = team.threads_for(_COST_PER_ROW * rows.margins.size)
-    new = NewGradients.of(gradients, hessians, n_threads)
-    columns = 6 + outputs
-    lane = min(LANE_ROWS, max(_LANE_MEMORY // columns, _FEWEST_ROWS))
-    team.run(
-        kernel,
-        n_threads,
-        rows,
-        np.array(numbers, np.float64),
-        new,
-        np.empty((n_threads, columns, lane)),
-    )
-    return new.largest()
+        return writer.write(self.kernel, rows, self.kernel_numbers)
 
 
 OBJECTIVES: dict[str, type[Objective]] = {}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
+from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import LossRows, focal, hinge, ordinal, softmax
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import cumulative_rows, focal_rows, softmax_rows
@@ -21,7 +22,6 @@ from hornbeam.objectives.base import (
     Link,
     Objective,
     register,
-    run_loss,
 )
 from hornbeam.objectives.config import ConfigGroup
 from hornbeam.objectives.regression import BoundedBaseScore, LogisticLoss, NewtonStart
@@ -280,7 +280,8 @@ class OrdinalLogistic(SeveralClasses):
         dtype = np.float32 if weights is None else np.float64
         gradients, hessians = np.empty((2, *margins.shape), dtype)
         rows = LossRows.of(margins, self.targets_of(info), weights)
-        run_loss(team, type(self).kernel, rows, (1.0,), gradients, hessians)
+        writer = GradientWriter(team, gradients, hessians)
+        writer.write(type(self).kernel, rows, np.ones(1))
         n_rows = margins.shape[1]
         total = n_rows if weights is None else totals_of([weights], n_rows)[0]
         for values in (gradients, hessians):

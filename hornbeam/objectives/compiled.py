@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.formulas import Formulas, link_of_margin, loss_of_row
-from hornbeam.kernels.gradients import by_row
+from hornbeam.kernels.gradient_writer import GradientWriter
+from hornbeam.kernels.gradients import LossRows, by_row
 from hornbeam.kernels.jit import compile_errors, formula
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import by_cell
@@ -192,9 +193,9 @@ class CompiledObjective(Objective):
     def numbers(self) -> tuple[float, ...]:
         return (1.0,)
 
-    def write_gradients(self, *args: Any) -> Floats:
+    def write_gradients(self, rows: LossRows, writer: GradientWriter) -> Floats:
         with _compiling(self.owner):
-            return super().write_gradients(*args)
+            return super().write_gradients(rows, writer)
 
     def transform(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         if not self.has_transform:

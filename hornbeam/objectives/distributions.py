@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.errors import ErrorCode, ParameterError, require
 from hornbeam.kernels import maths
+from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import LossRows, lognormal, negative_binomial, normal
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.transform import log_rows, positive_columns
-from hornbeam.objectives.base import Floats, Link, Objective, register, run_loss
+from hornbeam.objectives.base import Floats, Link, Objective, register
 from hornbeam.objectives.config import ConfigGroup
 from hornbeam.objectives.totals import totals_of
 from hornbeam.params import Parameters
@@ -145,8 +146,9 @@ class Normal(Distribution):
         dtype = np.float32 if weights is None else np.float64
         gradients, hessians = np.empty((2, *scores.shape), dtype)
         rows = LossRows.of(scores, self.targets_of(info), weights)
-        numbers = 1.0, _mean_of(scores[1], weights)
-        run_loss(team, type(self).kernel, rows, numbers, gradients, hessians)
+        numbers = np.array([1.0, _mean_of(scores[1], weights)])
+        writer = GradientWriter(team, gradients, hessians)
+        writer.write(type(self).kernel, rows, numbers)
         return gradients, hessians
 
     def quantiles(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels import maths
+from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import (
     LossRows,
     logistic,
@@ -58,7 +59,7 @@ class NewtonStart(Objective):
         gradients = np.empty(targets.shape, np.float32)
         hessians = np.empty_like(gradients)
         rows = LossRows.of(np.zeros(targets.shape), targets, None)
-        self.write_gradients(Team(1), rows, gradients, hessians)
+        self.write_gradients(rows, GradientWriter(Team(1), gradients, hessians))
         if weights is not None:
             gradients *= weights
             hessians *= weights

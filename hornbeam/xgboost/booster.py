@@ -324,10 +324,10 @@ class Booster(_Booster):
         if dtrain.n_rows == 0 and self._group is None:
             self._update_without_rows(dtrain, iteration)
             return
-        has_vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
-        super().update(
-            dtrain, iteration, gradient_function(fobj, iteration, has_vectors)
-        )
+        if callable(fobj):
+            vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
+            fobj = gradient_function(fobj, iteration, vectors)
+        super().update(dtrain, iteration, fobj)
         self._has_new_rounds = True
 
     def _update_without_rows(self, dtrain: DMatrix, iteration: int) -> None:
@@ -348,14 +348,19 @@ class Booster(_Booster):
                 "the training data has no columns; pass at least one",
                 code=ErrorCode.EMPTY_DATA,
             )
-        if dtrain.n_targets != self._n_labels:
-            self._n_labels, self._is_configured = dtrain.n_targets, False
-        self._ensure_configured()
-        if self.model.n_rounds and self.feature_names is None:
-            self.model.feature_names = dtrain.feature_names or []
-            self.model.feature_types = dtrain.feature_types or []
-        self._learner.validate_features(dtrain.feature_names)
-        expected = self.model.num_feature if self.model.n_rounds else dtrain.n_features
+        n_labels = dtrain.n_targets
+        if n_labels != self._n_labels:
+            self._n_labels, self._is_configured = n_labels, False
+        if not self._is_configured:
+            self._ensure_configured()
+        model, names = self._learner.model, dtrain.feature_names
+        has_rounds = model.n_rounds > 0
+        if has_rounds and not model.feature_names:
+            types = dtrain.feature_types or []
+            if names or types != model.feature_types:
+                model.feature_names, model.feature_types = names or [], types
+        self._learner.validate_features(names)
+        expected = model.num_feature if has_rounds else dtrain.n_features
         if dtrain.n_features != expected:
             raise DataError(
                 f"the training data has {dtrain.n_features} columns and the model "

@@ -45,8 +45,6 @@ class TreeObjective(Objective):
 def gradient_function(objective: Any, iteration: int, has_vectors: bool) -> Any:
     """Return a custom objective as a function of (float32 margins, data).
 
-    Anything that is not callable is returned unchanged.
-
     Parameters
     ----------
     objective
@@ -56,8 +54,6 @@ def gradient_function(objective: Any, iteration: int, has_vectors: bool) -> Any:
     has_vectors
         Whether trees have vector leaves.
     """
-    if not callable(objective):
-        return objective
 
     def gradients(margins: Any, dtrain: Any) -> tuple[Any, ...]:
         y_pred = margins.astype(np.float32)

@@ -14,6 +14,7 @@ from samples import few_values
 import hornbeam
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import ParameterError
+from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.team import lease
 from hornbeam.metrics import create as create_metric
@@ -54,7 +55,7 @@ def gradients(of, scores, labels, weights=None, threads=1):
             return of.gradients(team, scores, info, 0)
         g, h = np.empty((2, 2, rows), np.float32 if weights is None else np.float64)
         rows = LossRows.of(scores, of.targets_of(info), weights)
-        of.write_gradients(team, rows, g, h)
+        of.write_gradients(rows, GradientWriter(team, g, h))
         return g, h
 
 

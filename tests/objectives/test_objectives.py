@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
+from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.registry import create, names
@@ -31,7 +32,7 @@ def gradients(of, scores, labels, weights=None, threads=1):
     g, h = (np.empty(scores.shape, dtype) for _ in range(2))
     with lease(threads) as team:
         rows = LossRows.of(scores, np.atleast_2d(labels), weights)
-        of.write_gradients(team, rows, g, h)
+        of.write_gradients(rows, GradientWriter(team, g, h))
     return g, h
 
 

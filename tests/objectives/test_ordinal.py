@@ -11,6 +11,7 @@ import hornbeam
 from hornbeam import HornbeamClassifier
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import DataError, ParameterError
+from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.registry import create
@@ -56,7 +57,7 @@ def row_gradients(margins, labels):
     g, h = np.empty((2, *margins.shape))
     rows = LossRows.of(margins.copy(), labels[np.newaxis], np.ones(labels.size))
     with lease(1) as team:
-        of.write_gradients(team, rows, g, h)
+        of.write_gradients(rows, GradientWriter(team, g, h))
     return g, h
 
 
