@@ -147,6 +147,7 @@ def test_bags_fit_as_closely_as_one_model_in_half_of_its_rounds(rate, rounds):
         shortened({}, -1)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_about_those_of_repeated_samples():
     rng = np.random.default_rng(0)
     new = rng.normal(size=(200, 3))

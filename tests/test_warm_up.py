@@ -40,6 +40,7 @@ def steps():
     return steps
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
 def test_without_loading_nothing_is_done_where_kernels_are_compiled():
     steps = []
@@ -150,6 +151,7 @@ with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILED, reason="there is nothing to compile")
 def test_the_lists_of_first_fits_have_what_they_call():
     for calls, listed in run(FIRST)[0]:

@@ -200,7 +200,7 @@ WAYS = {
 }
 
 #: Which of them the fast tests try.
-FAST = {kind: ["two, gradients on the host"] for kind in MODELS}
+FAST = {kind: ["two, gradients on the host"] for kind in list(MODELS)[::2]}
 FAST["plain"].append("one")
 
 
@@ -208,7 +208,7 @@ FAST["plain"].append("one")
 @pytest.mark.parametrize(
     ("kind", "way"),
     [
-        pytest.param(kind, way, marks=() if way in FAST[kind] else REPEATS)
+        pytest.param(kind, way, marks=() if way in FAST.get(kind, ()) else REPEATS)
         for kind in MODELS
         for way in WAYS
     ],

@@ -86,6 +86,7 @@ def test_training_beyond_the_memory_is_rejected_early():
     assert rounds == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_only_stored_entries_need_memory():
     assert said("of_entries") == ["", 1]

@@ -56,6 +56,7 @@ def test_rounds_take_what_the_page_says(rows, features, workers, exchange, secon
     assert found.seconds == pytest.approx(seconds, rel=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
 def test_memory_is_that_of_a_real_training():
     command = [sys.executable, "-c", TRAIN]

@@ -123,6 +123,7 @@ def test_concurrent_builders_make_one_cache(tmp_path):
         assert out.endswith("done a process\n")
 
 
+@pytest.mark.slow
 def test_a_waiting_process_builds_when_the_builder_is_killed(tmp_path):
     first = start([tmp_path], 10.0)
     assert first.stdout.readline() == "building\n"

@@ -211,6 +211,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_save_leaves_a_complete_file(tmp_path):
     digests = set()
     for number in range(2):

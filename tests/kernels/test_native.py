@@ -177,6 +177,7 @@ AS_INTEGERS = WEIGH.replace("np.empty(1)", "np.ones(1, np.int64)").replace(
 )
 
 
+@pytest.mark.slow
 def test_numba_compiles_what_the_binary_does_not_have(package):
     assert says(package, OTHER) == [True, 3.0, True]
 

@@ -167,6 +167,7 @@ def test_pruned_nodes_are_not_part_of_a_path():
         assert_as_defined([tree], [0], random_rows(rng, 20, np.float32), kind)
 
 
+@pytest.mark.slow
 def test_a_chain_of_as_many_features_as_levels():
     """The integral of a polynomial of a high degree is exact."""
     n = 120 if COMPILED else 12

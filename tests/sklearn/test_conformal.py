@@ -71,6 +71,7 @@ def test_intervals_have_the_coverage_of_exchangeable_rows(diamonds, method):
         check_coverage(shares, 2500, 100, coverage)
 
 
+@pytest.mark.slow
 def test_cross_validated_intervals_have_about_the_coverage(diamonds):
     covered = [
         shares_covered(diamonds, seed, conformal="cv+", n_bags=5) for seed in range(8)

@@ -28,6 +28,7 @@ def said(code):
     return ran.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_modules_have_one_object_under_both_names():
     code = """
 import sys
