@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,24 +14,16 @@ from hornbeam.backends.interface import (
     GrowthLimits,
 )
 from hornbeam.backends.row_partition import RowPartition
+from hornbeam.backends.tree_arrays import TreeArrays
 from hornbeam.kernels.histogram import HistogramBuffers, QuantisedGradients
-from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, TASK_ROWS, SplitRules
-from hornbeam.kernels.leaves import NodeColumns
+from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, SplitRules
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws
-from hornbeam.kernels.sync import SYNC_SIZE
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree import grow_tree
 from hornbeam.kernels.tree_tables import (
-    BEYOND,
-    END,
     FULL,
-    N_LEAVES,
-    N_NODES,
-    N_PENDING,
-    STATE_SIZE,
     STATUS,
-    BoundTables,
     GradientColumns,
     GrowthRules,
     HistogramPool,
@@ -39,8 +31,6 @@ from hornbeam.kernels.tree_tables import (
     OutputColumns,
     TreeBuffers,
     TreeFeatures,
-    TreeLeaves,
-    TreeLimits,
     TreeRows,
     TreeTables,
 )
@@ -51,12 +41,6 @@ __all__ = ["TreeGrower", "TreeRoot", "TreeSearch", "features_of_task"]
 _SPLIT_CELLS = 1 << 12
 #: The most nodes whose histograms are built before they are searched.
 _MOST_NODES = 1024
-#: The state of a tree of the root alone, which the kernel continues.
-_STATE_OF_ROOT = np.zeros(STATE_SIZE, np.int64)
-_STATE_OF_ROOT[[N_NODES, N_LEAVES, END]] = 1
-_STATE_OF_ROOT[STATUS] = FULL
-#: No parent, no slot, no sum of hessians yet, depth 0.
-_FAMILY_OF_ROOT = np.array([-1, -1, 0, 0])
 
 
 def features_of_task(features: int, bins: int, threads: int) -> int:
@@ -150,7 +134,7 @@ class TreeSearch(NamedTuple):
     constraints: Constraints | None
 
 
-class TreeGrower:
+class TreeGrower(TreeArrays):
     """Memory for growing trees of the same rows, one after the other.
 
     Parameters
@@ -164,20 +148,9 @@ class TreeGrower:
     """
 
     def __init__(self, bins: int, words: int, team: Team) -> None:
-        self._team, self._words = team, words
+        super().__init__(words, team)
         self._sums = np.zeros((team.size, bins), np.int64)
         self._touched = np.zeros((team.size, bins // 64 + 1), np.uint64)
-        self._state = np.zeros(STATE_SIZE, np.int64)
-        self._sync = np.zeros(SYNC_SIZE, np.int64)
-        self._tables: TreeTables | None = None
-        #: Columns of gradients that leaves are summed of, and outputs of the tree.
-        self._width = 1, 1
-        #: The arrays of `TreeLeaves` that are as long as the tables.
-        self._leaves: tuple[Any, ...] = ()
-        #: (columns, nodes) of each type: left, parent and `NodeColumns`, of which the
-        #: values and weights of all outputs are the last.
-        self._columns: list[NDArray[Any]] = []
-        self._bounded: BoundTables | None = None
         self._buffers: TreeBuffers | None = None
 
     def grow(
@@ -223,24 +196,14 @@ class TreeGrower:
         )
         pool = HistogramPool(search.histograms, root.slabs, search.free)
         state = self._state
-        state[:] = _STATE_OF_ROOT
         tables, buffers = self._allocate(root, features, search, 128)
-        tables.family[:, 0] = _FAMILY_OF_ROOT
-        tables.used[0] = 0
-        limited = None
-        if search.limits is not None:
-            limited = self._limit(root, search)
-            limited.tables.weights[0] = np.nan
-            limited.tables.bounds[0] = -np.inf, np.inf
-            limited.tables.left[:] = -1
+        bounded = 0 if columns is None else width
+        given = search.limits, search.constraints, bounded, root.units
+        limited = self._limit(*given)
+        self._begin()
         while state[STATUS] == FULL:
-            leaves = TreeLeaves(
-                *root.leaves,
-                search.leaf_scales,
-                learning_rate is not None,
-                learning_rate or 0.0,
-                *self._leaves,
-            )
+            scales = search.leaf_scales
+            leaves = self._tree_leaves(*root.leaves, scales, learning_rate)
             self._team.run(
                 grow_tree,
                 threads,
@@ -258,49 +221,24 @@ class TreeGrower:
             if state[STATUS] == FULL:
                 size = 2 * tables.nodes.size
                 tables, buffers = self._allocate(root, features, search, size)
-                if search.limits is not None:
-                    limited = self._limit(root, search)
-        count = int(state[N_NODES])
-        splits, sets = tables.splits[:count], tables.sets[:count].view(np.uint64)
-        if learning_rate is None:
-            root.partition.wait(tables.pending[: state[N_PENDING]])
-            left = tables.nodes["left"][:count].astype(np.int32)
-            parent = tables.family[0, :count].astype(np.int32)
-            sides = None if limited is None else limited.tables.sides[:count]
-            return GrownTree(left, parent, splits, sets, sides=sides)
-        integers, flags, floats = [table[:, :count].copy() for table in self._columns]
-        left, parent, right, feature = integers
-        (default_left, split_type), (gain, cover, *of_outputs) = flags, floats
-        if columns is not None:  # (nodes, outputs)
-            of_outputs = [
-                np.ascontiguousarray(floats[first : first + root.outputs].T)
-                for first in (2, 2 + root.outputs)
-            ]
-        value, weight = of_outputs
-        of_nodes = NodeColumns(
-            right, feature, default_left, split_type, value, gain, cover, weight
-        )
-        return GrownTree(left, parent, splits, sets, of_nodes, bool(state[BEYOND]))
+                limited = self._limit(*given)
+        return self._grown(root.partition, leaves, limited, columns is not None)
 
     def _allocate(
         self, root: TreeRoot, features: TreeFeatures, search: TreeSearch, nodes: int
     ) -> tuple[TreeTables, TreeBuffers]:
         """Return tables of at least this many nodes, and buffers that go with them."""
-        root.partition.reserve(nodes)
-        width = len(search.leaf_scales), root.outputs
-        old, words = self._tables, 0
-        if search.constraints is not None and search.constraints.follow_paths:
-            words = -(-search.features.size // 64)
         # The kernel is compiled without categories for sets of bytes, of which there
         # are none then. With limits it is compiled for both at once.
         has_sets = self._words > 0 or search.limits is not None
-        sets = np.dtype(np.uint64 if has_sets else np.uint8)
-        if old is not None and (old.used.shape[1], old.sets.dtype) != (words, sets):
-            old = None
-        if old is None or old.nodes is not root.partition.table or self._width != width:
-            self._width = width
-            self._tables = self._new_tables(root.partition, old, words, sets)
-            self._leaves = self._new_leaves(root.partition)
+        if self._reserve(
+            root.partition,
+            nodes,
+            (len(search.leaf_scales), root.outputs),
+            search.features.size,
+            search.constraints,
+            np.dtype(np.uint64 if has_sets else np.uint8),
+        ):
             self._buffers = None
         assert self._tables is not None
         tables, buffers = self._tables, self._buffers
@@ -339,89 +277,3 @@ class TreeGrower:
                 self._sync,
             )
         return tables, buffers
-
-    def _new_tables(
-        self,
-        partition: RowPartition,
-        old: TreeTables | None,
-        path_words: int,
-        sets: np.dtype[Any],
-    ) -> TreeTables:
-        """Return tables of the size of the partition's, with the old ones' contents."""
-        size = partition.table.size
-        tables = TreeTables(
-            partition.table,
-            partition.lefts,
-            np.zeros(size, SPLIT_DTYPE),
-            np.zeros((size, self._words), sets),
-            np.empty((size, path_words), np.uint64),
-            np.empty((4, size), np.int64),
-            np.empty(size, np.int64),
-            np.empty(size, np.int64),
-            self._state,
-        )
-        if old is not None:
-            count = min(size, old.splits.size)
-            tables.family[:, :count] = old.family[:, :count]
-            for name in ("splits", "sets", "used", "queue", "pending"):
-                getattr(tables, name)[:count] = getattr(old, name)[:count]
-        return tables
-
-    def _new_leaves(self, partition: RowPartition) -> tuple[Any, ...]:
-        """Return the arrays of `TreeLeaves` for tables of the partition's size."""
-        size, team = partition.table.size, self._team.size
-        columns, outputs = self._width
-        # The columns of one type are in one array, so that they are copied in one go.
-        kinds = (4, np.int32), (2, np.uint8), (2 + 2 * outputs, np.float32)
-        self._columns = [np.empty((count, size), dtype) for count, dtype in kinds]
-        (left, parent, right, feature), flags, floats = self._columns
-        (default_left, split_type), (gain, cover) = flags, floats[:2]
-        value, weight = floats[2 : 2 + outputs], floats[2 + outputs :]
-        return (
-            np.empty(size, np.int64),
-            partition.leaf_of_node,
-            np.empty((size + 1 + partition.every_row.size // TASK_ROWS, 5), np.int64),
-            np.empty((columns, team, size + 1, 2), np.int64),
-            np.empty((columns, size, 2)),
-            np.empty((columns, size)),
-            left,
-            parent,
-            NodeColumns(
-                right, feature, default_left, split_type, value, gain, cover, weight
-            ),
-        )
-
-    def _limit(self, root: TreeRoot, search: TreeSearch) -> TreeLimits:
-        """Return the constraints of as many nodes as there are tables for."""
-        limits, constraints = search.limits, search.constraints
-        assert limits is not None
-        columns = 1 if search.columns is None else len(search.columns.scales)
-        size, old = root.partition.table.size, self._bounded
-        if old is None or old.weights.shape != (size, columns):
-            new = self._bounded = BoundTables(
-                np.empty((size, columns)),
-                np.empty((size, columns, 2)),
-                np.full(size, -1, np.int32),
-                np.empty(size, np.int8),
-                np.empty((size, columns, 2)),
-                np.empty((size, columns, 2)),
-                np.empty(size, np.uint8),
-                np.empty((size, 2)),
-                np.empty(size, np.uint8),
-            )
-            if old is not None and old.weights.shape[1] == columns:
-                count = min(size, old.left.size)
-                for name in BoundTables._fields:
-                    getattr(new, name)[:count] = getattr(old, name)[:count]
-        own = self._bounded
-        assert own is not None
-        assert self._tables is not None
-        of_nodes = limits._replace(
-            weights=own.weights, bounds=own.bounds, used=self._tables.used
-        )
-        if search.columns is None:
-            of_nodes = of_nodes._replace(
-                weights=own.weights[:, 0], bounds=own.bounds[:, 0]
-            )
-        follows = constraints is not None and constraints.bounds_follow
-        return TreeLimits(of_nodes, own, follows, root.units)
