@@ -112,6 +112,7 @@ PARTS = frozenset(
         "sparse_tree._plan",
         "split.search_node",
         "symmetric_tree.add_node_gains",
+        "tree._plan",
         "tree._search_columns",
         "tree._search_nodes",
         "tree_end.sum_and_weigh",
