@@ -38,6 +38,7 @@ from hornbeam.kernels.tree_tables import (
     GrowthRules,
     LeafGradients,
     TreeFeatures,
+    TreeLeaves,
     TreeTables,
 )
 
@@ -172,13 +173,17 @@ class SparseTreeGrower(TreeArrays):
         masks = groups is not None or min(draws.by_level, draws.by_node) < 1.0
         given = search.limits, constraints, 0, _NO_UNITS
         tables, buffers = self._allocate(search, masks, 128)
-        limited = self._limit(*given)
-        self._begin()
+        limited = self._begin(*given)
         tables.nodes[0]["left"] = -1
         self.node_of[:] = 0
         while state[STATUS] != COMPLETE:
-            scales = search.leaf_scales
-            leaves = self._tree_leaves(*search.leaves, scales, learning_rate)
+            leaves = TreeLeaves(
+                *search.leaves,
+                search.leaf_scales,
+                learning_rate is not None,
+                learning_rate or 0.0,
+                *self._leaves,
+            )
             self._team.run(
                 grow_sparse_tree,
                 self._team.threads_for(CELLS_PER_ENTRY * own.rows.size),
@@ -199,7 +204,8 @@ class SparseTreeGrower(TreeArrays):
                 more = 2 if state[STATUS] == FULL else 1
                 nodes = more * tables.nodes.size
                 tables, buffers = self._allocate(search, masks, nodes)
-                limited = self._limit(*given)
+                if search.limits is not None:
+                    limited = self._limit(search.limits, *given[1:])
         return self._grown(self._partition, leaves, limited, False)
 
     def _list_by_row(self) -> None:

@@ -25,7 +25,6 @@ from hornbeam.kernels.tree_tables import (
     STATE_SIZE,
     STATUS,
     BoundTables,
-    LeafGradients,
     TreeLeaves,
     TreeLimits,
     TreeTables,
@@ -66,16 +65,25 @@ class TreeArrays:
         self._columns: list[NDArray[Any]] = []
         self._bounded: BoundTables | None = None
 
-    def _begin(self) -> None:
-        """Let the tree be its root alone, with no weight yet and no bounds."""
+    def _begin(
+        self,
+        limits: NodeConstraints | None,
+        constraints: Constraints | None,
+        columns: int,
+        units: QuantisedGradients,
+    ) -> TreeLimits | None:
+        """Let the tree be its root alone; return what `_limit` does, or None."""
         assert self._tables is not None
         self._state[:] = _STATE_OF_ROOT
         self._tables.family[:, 0] = _FAMILY_OF_ROOT
         self._tables.used[0] = 0
-        if self._bounded is not None:
-            self._bounded.weights[0] = np.nan
-            self._bounded.bounds[0] = -np.inf, np.inf
-            self._bounded.left[:] = -1
+        if limits is None:
+            return None
+        limited = self._limit(limits, constraints, columns, units)
+        limited.tables.weights[0] = np.nan
+        limited.tables.bounds[0] = -np.inf, np.inf
+        limited.tables.left[:] = -1
+        return limited
 
     def _reserve(
         self,
@@ -91,7 +99,8 @@ class TreeArrays:
         They keep the contents of the old ones. `sets` is the type of words of sets of
         categories.
         """
-        partition.reserve(nodes)
+        if nodes > partition.table.size:
+            partition.reserve(nodes)
         old, words = self._tables, 0
         if constraints is not None and constraints.follow_paths:
             words = -(-features // 64)
@@ -157,18 +166,16 @@ class TreeArrays:
 
     def _limit(
         self,
-        limits: NodeConstraints | None,
+        limits: NodeConstraints,
         constraints: Constraints | None,
         columns: int,
         units: QuantisedGradients,
-    ) -> TreeLimits | None:
+    ) -> TreeLimits:
         """Return the constraints of as many nodes as there are tables for.
 
         `columns` is the number of weights of a node of a multi-output tree; 0: a tree
         of one output.
         """
-        if limits is None:
-            return None
         assert self._tables is not None
         size, old, width = self._tables.nodes.size, self._bounded, max(columns, 1)
         if old is None or old.weights.shape != (size, width):
@@ -199,17 +206,6 @@ class TreeArrays:
         follows = constraints is not None and constraints.bounds_follow
         return TreeLimits(of_nodes, own, follows, units)
 
-    def _tree_leaves(
-        self,
-        gradients: LeafGradients,
-        leaf_of: NDArray[np.uint32],
-        scales: NDArray[np.float64],
-        learning_rate: float | None,
-    ) -> TreeLeaves:
-        """Return the leaves; without a `learning_rate` nodes are not weighed."""
-        weighs, rate = learning_rate is not None, learning_rate or 0.0
-        return TreeLeaves(gradients, leaf_of, scales, weighs, rate, *self._leaves)
-
     def _grown(
         self,
         partition: RowPartition,
@@ -228,9 +224,11 @@ class TreeArrays:
             parent = tables.family[0, :count].astype(np.int32)
             sides = None if limited is None else limited.tables.sides[:count]
             return GrownTree(left, parent, splits, sets, sides=sides)
-        integers, flags, floats = [table[:, :count].copy() for table in self._columns]
-        left, parent, right, feature = integers
-        (default_left, split_type), (gain, cover, *of_outputs) = flags, floats
+        integers, flags, floats = self._columns
+        floats = floats[:, :count].copy()
+        left, parent, right, feature = integers[:, :count].copy()
+        default_left, split_type = flags[:, :count].copy()
+        gain, cover, *of_outputs = floats
         if is_multi_output:  # (nodes, outputs)
             outputs = self._width[1]
             of_outputs = [

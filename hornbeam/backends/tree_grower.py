@@ -31,6 +31,7 @@ from hornbeam.kernels.tree_tables import (
     OutputColumns,
     TreeBuffers,
     TreeFeatures,
+    TreeLeaves,
     TreeRows,
     TreeTables,
 )
@@ -199,11 +200,15 @@ class TreeGrower(TreeArrays):
         tables, buffers = self._allocate(root, features, search, 128)
         bounded = 0 if columns is None else width
         given = search.limits, search.constraints, bounded, root.units
-        limited = self._limit(*given)
-        self._begin()
+        limited = self._begin(*given)
         while state[STATUS] == FULL:
-            scales = search.leaf_scales
-            leaves = self._tree_leaves(*root.leaves, scales, learning_rate)
+            leaves = TreeLeaves(
+                *root.leaves,
+                search.leaf_scales,
+                learning_rate is not None,
+                learning_rate or 0.0,
+                *self._leaves,
+            )
             self._team.run(
                 grow_tree,
                 threads,
@@ -221,7 +226,8 @@ class TreeGrower(TreeArrays):
             if state[STATUS] == FULL:
                 size = 2 * tables.nodes.size
                 tables, buffers = self._allocate(root, features, search, size)
-                limited = self._limit(*given)
+                if search.limits is not None:
+                    limited = self._limit(search.limits, *given[1:])
         return self._grown(root.partition, leaves, limited, columns is not None)
 
     def _allocate(
