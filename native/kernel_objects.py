@@ -104,10 +104,18 @@ PARTS = frozenset(
         "partition.mark_leaves",
         "partition.partition_rows",
         "partition.sum_leaves",
+        "sparse.find_sparse_splits",
+        "sparse.gather_bins",
+        "sparse.look_up_leaves",
+        "sparse.mark_rows",
+        "sparse.send_rows",
+        "sparse_tree._plan",
         "split.search_node",
         "symmetric_tree.add_node_gains",
+        "tree._plan",
         "tree._search_columns",
         "tree._search_nodes",
+        "tree_end.sum_and_weigh",
     }
 )
 _PACKAGE = "hornbeam.kernels."

@@ -496,7 +496,6 @@ class Backend(NoSplitGradients, ABC):
         """
         return None
 
-    @abstractmethod
     def find_splits(
         self,
         nodes: NDArray[np.intp],
@@ -512,7 +511,10 @@ class Backend(NoSplitGradients, ABC):
         (nodes, features), are the features that each node may use; None: all. `limits`
         are the other constraints; they are given for all nodes of a tree or for none,
         and always if rows are counted.
+
+        Backends that grow whole trees of all kinds lack it and `apply_splits`.
         """
+        raise NotImplementedError
 
     def find_level_split(
         self, nodes: NDArray[np.intp], allowed: NDArray[np.uint8] | None
@@ -534,7 +536,6 @@ class Backend(NoSplitGradients, ABC):
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
 
-    @abstractmethod
     def apply_splits(
         self,
         nodes: NDArray[np.intp],
@@ -543,6 +544,7 @@ class Backend(NoSplitGradients, ABC):
         left: NDArray[np.intp],
     ) -> None:
         """Move the rows of each node to its children ``left`` and ``left + 1``."""
+        raise NotImplementedError
 
     @abstractmethod
     def sum_leaves(

@@ -18,7 +18,7 @@ from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.sparse import (
     MOST_NODES,
     SparseEntries,
-    look_up,
+    look_up_leaves,
     mark_rows,
     send_rows,
 )
@@ -89,9 +89,9 @@ class SparseRows(MemoryRows):
         place = np.full(self._n_nodes, nodes.size, np.uint32)
         place[nodes] = np.arange(nodes.size)
         threads = self._team.threads_for(8 * self.n_rows)
-        sums = np.zeros((threads, nodes.size + 1, 3), np.int64)
-        marked = self._node_of, place, self._taken, *gradients, self._words, sums
-        self._team.run(mark_rows, threads, *marked)
+        sums = np.empty((threads, nodes.size + 1, 3), np.int64)
+        marked = self._taken, *gradients, self._words, sums
+        self._team.run(mark_rows, threads, self._node_of, place, nodes.size, *marked)
         entries, chosen = self._entries, self._chosen
         threads = self._team.threads_for(_BINS_PER_ENTRY * entries.rows.size)
         self._team.run(
@@ -124,16 +124,15 @@ class SparseRows(MemoryRows):
     ) -> NDArray[np.int64]:
         self._leaf_of_node = np.zeros(self._n_nodes, np.uint32)
         self._leaf_of_node[nodes] = leaves
-        self._find_leaves()
-        if self._taken.size > 0:
-            self._state.leaf_of[self._taken == 0] = n_leaves
+        self._mark_leaves(self._taken, n_leaves)
         return self._state.sum_leaves(n_leaves)
 
-    def _find_leaves(self) -> None:
-        found = self._leaf_of_node, self._node_of, self._state.leaf_of
-        run_rows(self._team, look_up, self.n_rows, *found)
+    def _mark_leaves(self, taken: NDArray[np.uint8], none: int) -> None:
+        """Write the leaf of each row, or `none` if it is not taken."""
+        found = self._leaf_of_node, self._node_of, taken, none, self._state.leaf_of
+        run_rows(self._team, look_up_leaves, self.n_rows, *found)
 
     def add_leaf_values(self, values: NDArray[np.float32]) -> None:
         if self._taken.size > 0:
-            self._find_leaves()
+            self._mark_leaves(_EVERY_ROW, 0)
         self._state.add_leaf_values(self._tree_output, values)

@@ -15,24 +15,16 @@ from hornbeam.backends.interface import (
     GrowthLimits,
 )
 from hornbeam.backends.row_partition import RowPartition
+from hornbeam.backends.tree_arrays import TreeArrays
 from hornbeam.kernels.histogram import HistogramBuffers, QuantisedGradients
-from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, TASK_ROWS, SplitRules
-from hornbeam.kernels.leaves import NodeColumns
+from hornbeam.kernels.layout import JOIN_BINS, SPLIT_DTYPE, SplitRules
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws
-from hornbeam.kernels.sync import SYNC_SIZE
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree import grow_tree
 from hornbeam.kernels.tree_tables import (
-    BEYOND,
-    END,
     FULL,
-    N_LEAVES,
-    N_NODES,
-    N_PENDING,
-    STATE_SIZE,
     STATUS,
-    BoundTables,
     GradientColumns,
     GrowthRules,
     HistogramPool,
@@ -41,7 +33,6 @@ from hornbeam.kernels.tree_tables import (
     TreeBuffers,
     TreeFeatures,
     TreeLeaves,
-    TreeLimits,
     TreeRows,
     TreeTables,
 )
@@ -52,12 +43,6 @@ __all__ = ["TreeGrower", "TreeRoot", "TreeSearch", "features_of_task"]
 _SPLIT_CELLS = 1 << 12
 #: The most nodes whose histograms are built before they are searched.
 _MOST_NODES = 1024
-#: The state of a tree of the root alone, which the kernel continues.
-_STATE_OF_ROOT = np.zeros(STATE_SIZE, np.int64)
-_STATE_OF_ROOT[[N_NODES, N_LEAVES, END]] = 1
-_STATE_OF_ROOT[STATUS] = FULL
-#: No parent, no slot, no sum of hessians yet, depth 0.
-_FAMILY_OF_ROOT = np.array([-1, -1, 0, 0])
 
 
 def features_of_task(features: int, bins: int, threads: int) -> int:
@@ -151,7 +136,7 @@ class TreeSearch(NamedTuple):
     constraints: Constraints | None
 
 
-class TreeGrower:
+class TreeGrower(TreeArrays):
     """Memory for growing trees of the same rows, one after the other.
 
     Parameters
@@ -165,20 +150,9 @@ class TreeGrower:
     """
 
     def __init__(self, bins: int, words: int, team: Team) -> None:
-        self._team, self._words = team, words
+        super().__init__(words, team)
         self._sums = np.zeros((team.size, bins), np.int64)
         self._touched = np.zeros((team.size, bins // 64 + 1), np.uint64)
-        self._state = np.zeros(STATE_SIZE, np.int64)
-        self._sync = np.zeros(SYNC_SIZE, np.int64)
-        self._tables: TreeTables | None = None
-        #: Columns of gradients that leaves are summed of, and outputs of the tree.
-        self._width = 1, 1
-        #: The arrays of `TreeLeaves` that are as long as the tables.
-        self._leaves: tuple[Any, ...] = ()
-        #: (columns, nodes) of each type: left, parent and `NodeColumns`, of which the
-        #: values and weights of all outputs are the last.
-        self._columns: list[NDArray[Any]] = []
-        self._bounded: BoundTables | None = None
         self._buffers: TreeBuffers | None = None
         #: Threads and arguments of the kernel, and what they were made of: the same
         #: objects in most trees.
@@ -199,43 +173,16 @@ class TreeGrower:
         if not (self._made_of and all(map(is_, made_of, self._made_of))):
             self._prepare(*given, 128)
         threads, arguments = self._call
-        state = self._state
-        state[:] = _STATE_OF_ROOT
-        *_, limited, tables, _, _ = arguments
-        tables.family[:, 0] = _FAMILY_OF_ROOT
-        tables.used[0] = 0
-        if limited is not None:
-            limited.tables.weights[0] = np.nan
-            limited.tables.bounds[0] = -np.inf, np.inf
-            limited.tables.left[:] = -1
+        *_, limited, tables, _, leaves = arguments
+        self._begin(limited)
         self._team.run(grow_tree, threads, *arguments)
-        while state[STATUS] == FULL:
+        while self._state[STATUS] == FULL:
             self._prepare(*given, 2 * tables.nodes.size)
             threads, arguments = self._call
-            *_, limited, tables, _, _ = arguments
+            *_, limited, tables, _, leaves = arguments
             self._team.run(grow_tree, threads, *arguments)
-        count = int(state[N_NODES])
-        splits, sets = tables.splits[:count], tables.sets[:count].view(np.uint64)
-        if learning_rate is None:
-            root.partition.wait(tables.pending[: state[N_PENDING]])
-            left = tables.nodes["left"][:count].astype(np.int32)
-            parent = tables.family[0, :count].astype(np.int32)
-            sides = None if limited is None else limited.tables.sides[:count]
-            return GrownTree(left, parent, splits, sets, sides=sides)
-        integers, flags, floats = self._columns
-        left, parent, right, feature = integers[:, :count].copy()
-        default_left, split_type = flags[:, :count].copy()
-        gain, cover, *of_outputs = floats = floats[:, :count].copy()
-        if search.columns is not None:  # (nodes, outputs)
-            of_outputs = [
-                np.ascontiguousarray(floats[first : first + root.outputs].T)
-                for first in (2, 2 + root.outputs)
-            ]
-        value, weight = of_outputs
-        of_nodes = NodeColumns(
-            right, feature, default_left, split_type, value, gain, cover, weight
-        )
-        return GrownTree(left, parent, splits, sets, of_nodes, bool(state[BEYOND]))
+        is_multi_output = search.columns is not None
+        return self._grown(root.partition, leaves, limited, is_multi_output)
 
     def _prepare(
         self,
@@ -281,7 +228,8 @@ class TreeGrower:
         )
         pool = HistogramPool(search.histograms, root.slabs, search.free)
         tables, buffers = self._allocate(root, features, search, nodes)
-        limited = None if search.limits is None else self._limit(root, search)
+        bounded = 0 if columns is None else width
+        limited = self._limit(search.limits, constraints, bounded, root.units)
         leaves = TreeLeaves(
             *root.leaves,
             search.leaf_scales,
@@ -298,21 +246,17 @@ class TreeGrower:
         self, root: TreeRoot, features: TreeFeatures, search: TreeSearch, nodes: int
     ) -> tuple[TreeTables, TreeBuffers]:
         """Return tables of at least this many nodes, and buffers that go with them."""
-        root.partition.reserve(nodes)
-        width = len(search.leaf_scales), root.outputs
-        old, words = self._tables, 0
-        if search.constraints is not None and search.constraints.follow_paths:
-            words = -(-search.features.size // 64)
         # The kernel is compiled without categories for sets of bytes, of which there
         # are none then. With limits it is compiled for both at once.
         has_sets = self._words > 0 or search.limits is not None
-        sets = np.dtype(np.uint64 if has_sets else np.uint8)
-        if old is not None and (old.used.shape[1], old.sets.dtype) != (words, sets):
-            old = None
-        if old is None or old.nodes is not root.partition.table or self._width != width:
-            self._width = width
-            self._tables = self._new_tables(root.partition, old, words, sets)
-            self._leaves = self._new_leaves(root.partition)
+        if self._reserve(
+            root.partition,
+            nodes,
+            (len(search.leaf_scales), root.outputs),
+            search.features.size,
+            search.constraints,
+            np.dtype(np.uint64 if has_sets else np.uint8),
+        ):
             self._buffers = None
         assert self._tables is not None
         tables, buffers = self._tables, self._buffers
@@ -351,89 +295,3 @@ class TreeGrower:
                 self._sync,
             )
         return tables, buffers
-
-    def _new_tables(
-        self,
-        partition: RowPartition,
-        old: TreeTables | None,
-        path_words: int,
-        sets: np.dtype[Any],
-    ) -> TreeTables:
-        """Return tables of the size of the partition's, with the old ones' contents."""
-        size = partition.table.size
-        tables = TreeTables(
-            partition.table,
-            partition.lefts,
-            np.zeros(size, SPLIT_DTYPE),
-            np.zeros((size, self._words), sets),
-            np.empty((size, path_words), np.uint64),
-            np.empty((4, size), np.int64),
-            np.empty(size, np.int64),
-            np.empty(size, np.int64),
-            self._state,
-        )
-        if old is not None:
-            count = min(size, old.splits.size)
-            tables.family[:, :count] = old.family[:, :count]
-            for name in ("splits", "sets", "used", "queue", "pending"):
-                getattr(tables, name)[:count] = getattr(old, name)[:count]
-        return tables
-
-    def _new_leaves(self, partition: RowPartition) -> tuple[Any, ...]:
-        """Return the arrays of `TreeLeaves` for tables of the partition's size."""
-        size, team = partition.table.size, self._team.size
-        columns, outputs = self._width
-        # The columns of one type are in one array, so that they are copied in one go.
-        kinds = (4, np.int32), (2, np.uint8), (2 + 2 * outputs, np.float32)
-        self._columns = [np.empty((count, size), dtype) for count, dtype in kinds]
-        (left, parent, right, feature), flags, floats = self._columns
-        (default_left, split_type), (gain, cover) = flags, floats[:2]
-        value, weight = floats[2 : 2 + outputs], floats[2 + outputs :]
-        return (
-            np.empty(size, np.int64),
-            partition.leaf_of_node,
-            np.empty((size + 1 + partition.every_row.size // TASK_ROWS, 5), np.int64),
-            np.empty((columns, team, size + 1, 2), np.int64),
-            np.empty((columns, size, 2)),
-            np.empty((columns, size)),
-            left,
-            parent,
-            NodeColumns(
-                right, feature, default_left, split_type, value, gain, cover, weight
-            ),
-        )
-
-    def _limit(self, root: TreeRoot, search: TreeSearch) -> TreeLimits:
-        """Return the constraints of as many nodes as there are tables for."""
-        limits, constraints = search.limits, search.constraints
-        assert limits is not None
-        columns = 1 if search.columns is None else len(search.columns.scales)
-        size, old = root.partition.table.size, self._bounded
-        if old is None or old.weights.shape != (size, columns):
-            new = self._bounded = BoundTables(
-                np.empty((size, columns)),
-                np.empty((size, columns, 2)),
-                np.full(size, -1, np.int32),
-                np.empty(size, np.int8),
-                np.empty((size, columns, 2)),
-                np.empty((size, columns, 2)),
-                np.empty(size, np.uint8),
-                np.empty((size, 2)),
-                np.empty(size, np.uint8),
-            )
-            if old is not None and old.weights.shape[1] == columns:
-                count = min(size, old.left.size)
-                for name in BoundTables._fields:
-                    getattr(new, name)[:count] = getattr(old, name)[:count]
-        own = self._bounded
-        assert own is not None
-        assert self._tables is not None
-        of_nodes = limits._replace(
-            weights=own.weights, bounds=own.bounds, used=self._tables.used
-        )
-        if search.columns is None:
-            of_nodes = of_nodes._replace(
-                weights=own.weights[:, 0], bounds=own.bounds[:, 0]
-            )
-        follows = constraints is not None and constraints.bounds_follow
-        return TreeLimits(of_nodes, own, follows, root.units)

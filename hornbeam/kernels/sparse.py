@@ -26,7 +26,7 @@ __all__ = [
     "find_sparse_splits",
     "gather_bins",
     "list_rows",
-    "look_up",
+    "look_up_leaves",
     "mark_rows",
     "send_rows",
     "sort_by_bin",
@@ -90,7 +90,7 @@ class SparseScratch(NamedTuple):
     wide
         (threads, 2, most entries of a feature, or 0) int64.
     nodes
-        (threads, nodes + 1) int64.
+        (threads, at least nodes + 1) int64.
     bins
         (threads, 5, most bins of a feature + 1) float64.
     """
@@ -107,17 +107,21 @@ def mark_rows(
     n_threads,
     sync,
     node_of,  # (rows,) uint32
-    place,  # (nodes,) uint32: number of a node in the batch; its size if not in it
+    place,  # (nodes,) uint32: number of a node in the batch; `count` if not in it
+    count,  # nodes of the batch
     taken,  # (rows,) uint8: whether a row is in the sample; empty: all are
     packed,  # (rows,) int64: coarse gradients; empty: the wide ones are used
     wide,  # (2, rows) int64
     words,  # (rows,) int64, out
-    sums,  # (threads, nodes of the batch + 1, 3) int64, zeros in; out: g, h, rows
+    sums,  # (threads, at least count + 1, 3) int64, out: g, h, rows
 ):
     """Write the word of each row, and the sums of each node of the batch."""
     rows = node_of.size
     own = sums[thread_id]
-    none = np.uint32(own.shape[0] - 1)
+    none = np.uint32(count)
+    for number in range(count + 1):
+        for part in range(3):
+            own[number, part] = 0
     task = next_task(sync, 0)
     while task * TASK_ROWS < rows:
         for row in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, rows)):
@@ -229,7 +233,7 @@ def find_sparse_splits(
     rules,  # SplitRules
     limits,  # NodeConstraints of the nodes, or None
     scratch,  # SparseScratch
-    splits,  # (threads, nodes) SPLIT_DTYPE, out: the first are the best
+    splits,  # (threads, at least the nodes) SPLIT_DTYPE, out: the first are the best
 ):
     """Write the best split of each node.
 
@@ -242,7 +246,7 @@ def find_sparse_splits(
     nodes = totals.shape[0]
     own_words, grouped = scratch.entries[thread_id]
     grouped_wide = scratch.wide[thread_id]
-    cursor = scratch.nodes[thread_id]
+    cursor = scratch.nodes[thread_id, : nodes + 1]
     buffer = scratch.bins[thread_id]
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
@@ -375,21 +379,25 @@ def send_rows(
 
 
 @kernel
-def look_up(
+def look_up_leaves(
     thread_id,
     n_threads,
     sync,
-    table,  # (numbers,) uint32
-    numbers,  # (rows,) uint32
-    values,  # (rows,) uint32, out
+    leaf_of_node,  # (nodes,) uint32
+    node_of,  # (rows,) uint32
+    taken,  # (rows,) uint8: whether a row is in the sample; empty: all are
+    none,  # the leaf of rows outside of the sample
+    leaf_of,  # (rows,) uint32, out
 ):
-    """Write the table's value for each row's number."""
+    """Write the leaf of each row."""
     task = next_task(sync, 0)
-    while task * TASK_ROWS < numbers.size:
-        own = numbers[task * TASK_ROWS : (task + 1) * TASK_ROWS]
-        out = values[task * TASK_ROWS : (task + 1) * TASK_ROWS]
-        for i in range(own.size):
-            out[i] = table[np.uint64(own[i])]
+    while task * TASK_ROWS < node_of.size:
+        begin, end = task * TASK_ROWS, min((task + 1) * TASK_ROWS, node_of.size)
+        for row in range(begin, end):
+            leaf = leaf_of_node[np.uint64(node_of[row])]
+            if taken.size > 0:
+                leaf = leaf if taken[row] else np.uint32(none)
+            leaf_of[row] = leaf
         task = next_task(sync, 0)
 
 

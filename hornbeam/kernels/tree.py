@@ -29,10 +29,8 @@ from hornbeam.kernels.histogram import (
     build_histograms,
     take_from_parent,
 )
-from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel, phase
 from hornbeam.kernels.layout import JOIN_BINS, PACK, REPLACE
-from hornbeam.kernels.leaves import bound_children, bound_nodes
 from hornbeam.kernels.multi_output import search_columns, weigh_columns
 from hornbeam.kernels.packed_split import (
     PackedSums,
@@ -53,12 +51,10 @@ from hornbeam.kernels.plan import (
     plan_partition,
     settle_children,
 )
-from hornbeam.kernels.sampling import draw_columns
 from hornbeam.kernels.split import (
     CandidateFeatures,
     keep_candidate,
     search_node,
-    write_leaf,
 )
 from hornbeam.kernels.sync import (
     barrier,
@@ -68,11 +64,21 @@ from hornbeam.kernels.sync import (
     sharers_for,
 )
 from hornbeam.kernels.tree_end import finish_tree
+from hornbeam.kernels.tree_growth import (
+    add_children,
+    bound_new_nodes,
+    choose_nodes,
+    clear_leaves,
+    is_worthwhile,
+    mask_features,
+    may_split,
+    push,
+    store_sides,
+)
 from hornbeam.kernels.tree_tables import (
     BEGIN,
     COMMAND,
     COMPLETE,
-    DEPTH,
     END,
     FULL,
     HESSIAN,
@@ -82,7 +88,6 @@ from hornbeam.kernels.tree_tables import (
     N_LEAVES,
     N_NODES,
     N_PENDING,
-    N_QUEUE,
     N_SEARCHED,
     N_SUBTRACTED,
     N_TASKS,
@@ -108,175 +113,28 @@ def _has_few_rows(tables, node, rules):
     return rules.packs and node_size(tables, node) <= FEW_ROWS
 
 
-# The queue of lossguide: the highest gain comes first, of equal gains the lower node.
-
-
-@inline
-def _comes_first(splits, one, other):
-    gain, other_gain = splits[one]["gain"], splits[other]["gain"]
-    return gain > other_gain or (gain == other_gain and one < other)
-
-
-@inline
-def _push(tables, node):
-    queue, splits = tables.queue, tables.splits
-    place = tables.state[N_QUEUE]
-    tables.state[N_QUEUE] += 1
-    while place > 0 and _comes_first(splits, node, queue[(place - 1) // 2]):
-        queue[place] = queue[(place - 1) // 2]
-        place = (place - 1) // 2
-    queue[place] = node
-
-
-@inline
-def _pop(tables):
-    queue, splits = tables.queue, tables.splits
-    first = queue[0]
-    tables.state[N_QUEUE] -= 1
-    size = tables.state[N_QUEUE]
-    node = queue[size]
-    place = np.int64(0)
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
-        if child + 1 < size and _comes_first(splits, queue[child + 1], queue[child]):
-            child += 1
-        if not _comes_first(splits, queue[child], node):
-            break
-        queue[place] = queue[child]
-        place = child
-    queue[place] = node
-    return first
-
-
 # What thread 0 plans
-
-
-@inline
-def _splits_left(tables, rules):
-    """Return how many more splits the tree may have."""
-    if rules.max_leaves == 0:
-        return np.int64(tables.nodes.size)
-    return rules.max_leaves - tables.state[N_LEAVES]
-
-
-@inline
-def _is_worthwhile(tables, node, rules):
-    return tables.splits[node]["gain"] >= rules.gamma
-
-
-@inline
-def _choose_nodes(tables, rules, batch):
-    """Write the nodes to split next; return their number, or -1 without room."""
-    state = tables.state
-    most = _splits_left(tables, rules)
-    room = (tables.nodes.size - state[N_NODES]) // 2
-    if rules.lossguide:
-        if state[N_QUEUE] == 0 or most <= 0:
-            return np.int64(0)
-        if room < 1:
-            return np.int64(-1)
-        batch[0] = _pop(tables)
-        return np.int64(1)
-    count = np.int64(0)
-    for node in range(state[BEGIN], state[END]):
-        if count < most and _is_worthwhile(tables, node, rules):
-            if count == room:
-                return np.int64(-1)
-            batch[count] = node
-            count += 1
-    return count
 
 
 @inline
 def _enter_nodes(batch, count, features, tables):
     """Enter the chosen splits and their children; these are the last nodes then."""
-    state, family = tables.state, tables.family
+    state = tables.state
     state[BEGIN] = state[N_NODES]
     for i in range(count):
         node = batch[i]
-        left = state[N_NODES]
-        split = tables.splits[node]
         enter_split(
-            split,
+            tables.splits[node],
             tables.sets[node],
-            left,
+            state[N_NODES],
             features.table,
             node,
             tables.nodes,
             tables.lefts,
         )
-        extend_path(node, split["feature"], left, tables.used)
-        for child in range(left, left + 2):
-            family[PARENT, child] = node
-            family[SLOT, child] = -1
-            family[DEPTH, child] = family[DEPTH, node] + 1
-        family[HESSIAN, left] = split["left_hessian"]
-        family[HESSIAN, left + 1] = split["total_hessian"] - split["left_hessian"]
-        state[N_NODES] += 2
+        add_children(node, tables)
     state[N_LEAVES] += count
     state[END] = state[N_NODES]
-
-
-@kernel
-def _bound_children(parents, limits, tables):
-    """Write the weights and the bounds of the children of split nodes.
-
-    Where bounds follow the tree, those of all nodes are written anew: the children are
-    the only nodes that grow.
-    """
-    own, count = limits.tables, tables.state[N_NODES]
-    if limits.follows:
-        for node in range(count):
-            own.grows[node] = 0
-    for i in range(parents.size):
-        node = parents[i]
-        split = tables.splits[node]
-        left = tables.nodes[node]["left"]
-        own.left[node] = left
-        direction = limits.of_nodes.directions[split["feature"]]
-        own.directions[node] = direction
-        for side in range(2):
-            own.left[left + side] = -1
-            own.grows[left + side] = 1
-        for column in range(own.weights.shape[1]):
-            reach, bounds = own.reach[:, column], own.bounds[:, column]
-            for side in range(2):
-                weight = own.sides[node, column, side]
-                own.weights[left + side, column] = weight
-                reach[left + side, 0] = reach[left + side, 1] = weight
-            bound_children(node, left, direction, True, reach, bounds)
-    if limits.follows:
-        for column in range(own.weights.shape[1]):
-            for node in range(count):
-                own.reach_below[node, 0] = own.reach[node, column, 0]
-                own.reach_below[node, 1] = own.reach[node, column, 1]
-                own.grows_below[node] = own.grows[node]
-            bound_nodes(
-                own.left[:count],
-                own.directions[:count],
-                True,
-                own.reach_below[:count],
-                own.grows_below[:count],
-                own.bounds[:count, column],
-            )
-
-
-@inline
-def _store_sides(split, node, found, own):
-    """Enter the weights of the children that a node would get.
-
-    They are `found` in the columns of multi-output trees, otherwise in the split.
-    """
-    for column in range(own.weights.shape[1]):
-        left, right = split["left_weight"], split["right_weight"]
-        if found.size > 0:
-            left, right = found[column, 0], found[column, 1]
-        own.sides[node, column, 0] = left
-        own.sides[node, column, 1] = right
-        if split["gain"] > 0.0:
-            reach = own.reach[node, column]
-            reach[0] = min(reach[0], min(left, right))
-            reach[1] = max(reach[1], max(left, right))
 
 
 @inline
@@ -411,18 +269,11 @@ def _store_splits(rules, limits, pool, tables, buffers):
             tables.sets[node, word] = buffers.found_sets[i, best, word]
         if limits is not None:
             sides = buffers.found_sides[i, best]
-            _store_sides(tables.splits[node], node, sides, limits.tables)
-        if not _is_worthwhile(tables, node, rules):
+            store_sides(tables.splits[node], node, sides, limits.tables)
+        if not is_worthwhile(tables, node, rules):
             _free_slot(tables, pool, node)
         elif rules.lossguide:
-            _push(tables, node)
-
-
-@inline
-def _may_split(node, rules, tables):
-    """Return whether nodes of this depth may be split."""
-    deep = rules.max_depth > 0 and tables.family[DEPTH, node] >= rules.max_depth
-    return not deep and _splits_left(tables, rules) > 0
+            push(tables, node)
 
 
 @phase
@@ -443,7 +294,7 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
         return _begin_search(team, pool, rules, state)
     elif ended == _SEARCH:
         _store_splits(rules, limits, pool, tables, buffers)
-    elif state[NEXT] == 0 and not _may_split(0, rules, tables):
+    elif state[NEXT] == 0 and not may_split(0, rules, tables):
         state[NEXT] = 1
     # Search the last nodes, in batches for which there are slots.
     most = min(buffers.found.shape[0], (pool.free.size - 1) // 3) & ~1
@@ -457,12 +308,12 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
             return _begin_search(team, pool, rules, state)
     # Split those that are worthwhile.
     batch = buffers.batch[0]
-    count = _choose_nodes(tables, rules, batch)
+    count = choose_nodes(tables, rules, batch)
     while count > 0:
         _enter_nodes(batch, count, features, tables)
-        if _may_split(state[BEGIN], rules, tables):
+        if may_split(state[BEGIN], rules, tables):
             if limits is not None:
-                _bound_children(batch[:count], limits, tables)
+                bound_new_nodes(batch[:count], limits, tables)
             state[COMMAND] = _PARTITION
             state[NEXT] = state[BEGIN]
             n_tasks, threads = plan_partition(
@@ -476,13 +327,11 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
             _free_slot(tables, pool, batch[i])
             tables.pending[state[N_PENDING] + i] = batch[i]
         state[N_PENDING] += count
-        count = _choose_nodes(tables, rules, batch)
+        count = choose_nodes(tables, rules, batch)
     state[COMMAND] = _STOP
     state[STATUS] = FULL if count < 0 else COMPLETE
     if count == 0:
-        for node in range(state[N_NODES]):
-            if tables.nodes[node]["left"] < 0:
-                write_leaf(tables.splits[node])
+        clear_leaves(tables)
     return 1
 
 
@@ -530,34 +379,6 @@ def _subtract(task, rows, gradients, pool, tables, rules, buffers):
 
 
 @inline
-def _mask_features(thread_id, node, features, tables, buffers):
-    """Write which features a node may use to the thread's row of the mask.
-
-    Returns the number of rows of the mask; no rows stand for all features.
-    """
-    draws = features.draws
-    draws_some = draws.by_level < 1.0 or draws.by_node < 1.0
-    if draws_some:
-        draw_columns(
-            features.chosen,
-            draws,
-            tables.family[DEPTH, node],
-            node,
-            buffers.columns[thread_id],
-            buffers.allowed[thread_id],
-        )
-    # The root may use any feature: one without a group does not interact with others.
-    has_group = features.groups.size > 0 and node > 0
-    if has_group:
-        own_features = buffers.allowed[thread_id]
-        if not draws_some:
-            for feature in range(own_features.size):
-                own_features[feature] = 1
-        allow_together(tables.used[node], features.groups, own_features)
-    return np.int64(draws_some or has_group)
-
-
-@inline
 def _search(
     task, thread_id, rows, gradients, pool, features, rules, limits, tables, buffers
 ):
@@ -567,7 +388,13 @@ def _search(
     node = buffers.batch[3, i]
     split, rights = buffers.found[i, part], buffers.found_sets[i, part]
     chosen = features.chosen[part * features.block : (part + 1) * features.block]
-    masks = _mask_features(thread_id, node, features, tables, buffers)
+    masks = mask_features(
+        node,
+        features,
+        tables,
+        buffers.columns[thread_id],
+        buffers.allowed[thread_id],
+    )
     allowed = buffers.allowed[thread_id : thread_id + masks]
     if is_packed(tables, node, rules):
         own = SplitBuffers(
@@ -723,7 +550,13 @@ def _search_columns(
     while task < count:
         i, part = task // parts, task % parts
         node, first = buffers.batch[3, i], part * features.block
-        masks = _mask_features(thread_id, node, features, tables, buffers)
+        masks = mask_features(
+            node,
+            features,
+            tables,
+            buffers.columns[thread_id],
+            buffers.allowed[thread_id],
+        )
         search_columns(
             histograms,
             tables.family[SLOT, node],

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from hornbeam.kernels.jit import inline, phase
+from hornbeam.kernels.jit import inline, kernel, phase
 from hornbeam.kernels.leaves import weigh_nodes, write_nodes
 from hornbeam.kernels.partition import mark_leaves, sum_leaves
 from hornbeam.kernels.plan import plan_leaves
 from hornbeam.kernels.sync import barrier, restart_tasks
 from hornbeam.kernels.tree_tables import BEYOND, N_NODES, N_PENDING, N_TASKS, PARENT
 
-__all__ = ["finish_tree"]
+__all__ = ["finish_tree", "number_leaves", "sum_and_weigh"]
 
 
 @inline
-def _list_leaves(team, n_rows, tables, leaves):
-    """List the tasks that mark the leaf of each row; return their number."""
+def number_leaves(team, tables, leaves):
+    """Number the leaves, and let their sums begin at 0; return how many there are."""
     state = tables.state
     count = np.int64(0)
     for node in range(state[N_NODES]):
@@ -29,16 +29,7 @@ def _list_leaves(team, n_rows, tables, leaves):
             for leaf in range(count + 1):
                 leaves.sums[column, thread_id, leaf, 0] = 0
                 leaves.sums[column, thread_id, leaf, 1] = 0
-    return plan_leaves(
-        leaves.nodes[:count],
-        tables.pending[: state[N_PENDING]],
-        tables.nodes,
-        n_rows,
-        count,
-        team,
-        leaves.leaf_of_node,
-        leaves.tasks,
-    )
+    return count
 
 
 @inline
@@ -82,26 +73,10 @@ def _weigh(team, rules, tables, leaves):
     )
 
 
-@phase
-def finish_tree(thread_id, n_threads, sync, by_feature, rows, rules, tables, leaves):
-    """Mark the leaf of each row, sum the leaves, and weigh the nodes."""
-    state, pairs = tables.state, leaves.gradients
-    if thread_id == 0:
-        state[N_TASKS] = _list_leaves(n_threads, rows.shape[1], tables, leaves)
-        restart_tasks(sync)
-    barrier(sync, n_threads)
-    mark_leaves(
-        thread_id,
-        n_threads,
-        sync,
-        leaves.tasks[: state[N_TASKS]],
-        tables.nodes,
-        tables.lefts,
-        by_feature,
-        rows,
-        leaves.leaf_of_node,
-        leaves.leaf_of,
-    )
+@kernel
+def sum_and_weigh(thread_id, n_threads, sync, rules, tables, leaves):
+    """Sum the gradients of the leaves, and weigh the nodes."""
+    pairs = leaves.gradients
     for column in range(leaves.sums.shape[0]):
         barrier(sync, n_threads)
         if thread_id == 0:
@@ -135,3 +110,36 @@ def finish_tree(thread_id, n_threads, sync, by_feature, rows, rules, tables, lea
     barrier(sync, n_threads)
     if thread_id == 0:
         _weigh(n_threads, rules, tables, leaves)
+
+
+@phase
+def finish_tree(thread_id, n_threads, sync, by_feature, rows, rules, tables, leaves):
+    """Mark the leaf of each row, sum the leaves, and weigh the nodes."""
+    state = tables.state
+    if thread_id == 0:
+        count = number_leaves(n_threads, tables, leaves)
+        state[N_TASKS] = plan_leaves(
+            leaves.nodes[:count],
+            tables.pending[: state[N_PENDING]],
+            tables.nodes,
+            rows.shape[1],
+            count,
+            n_threads,
+            leaves.leaf_of_node,
+            leaves.tasks,
+        )
+        restart_tasks(sync)
+    barrier(sync, n_threads)
+    mark_leaves(
+        thread_id,
+        n_threads,
+        sync,
+        leaves.tasks[: state[N_TASKS]],
+        tables.nodes,
+        tables.lefts,
+        by_feature,
+        rows,
+        leaves.leaf_of_node,
+        leaves.leaf_of,
+    )
+    sum_and_weigh(thread_id, n_threads, sync, rules, tables, leaves)

@@ -27,9 +27,11 @@ __all__ = [
     "END",
     "FULL",
     "HESSIAN",
+    "LACKS_ENTRIES",
     "NEXT",
     "N_BUILDERS",
     "N_BUILT",
+    "N_GATHERED",
     "N_JOINS",
     "N_LEAVES",
     "N_NODES",
@@ -72,13 +74,15 @@ __all__ = [
     N_BUILT,
     N_SUBTRACTED,
     N_SEARCHED,
-    N_BUILDERS,  # threads that build the listed histograms
+    N_BUILDERS,  # threads that build the listed histograms, or sum nodes
     BEYOND,  # whether a leaf value is beyond float32
+    N_GATHERED,  # gathered entries of sparse rows; -1: all entries are searched
     STATE_SIZE,
-) = range(17)
+) = range(18)
 
-#: Statuses: the tree is complete, or the tables have no room for more nodes.
-COMPLETE, FULL = range(2)
+#: Statuses: the tree is complete, the tables have no room for more nodes, or the
+#: entries of sparse rows are needed row by row.
+COMPLETE, FULL, LACKS_ENTRIES = range(3)
 
 # Rows of the table of families.
 PARENT, SLOT, HESSIAN, DEPTH = range(4)

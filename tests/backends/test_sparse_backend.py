@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hornbeam.backends import sparse as filled_module
+from hornbeam.backends import sparse_tree_grower
 from hornbeam.backends.factory import create_backend
 from hornbeam.backends.interface import GrowthLimits, RowSample, SplitParams
 from hornbeam.binning.bin_table import bin_table
@@ -86,7 +86,7 @@ def grow(
 )
 @pytest.mark.parametrize("gather_one_in", [0, 10**9, 4], ids=["always", "never", "few"])
 def test_trees_equal_those_of_dense_bins(options, gather_one_in, monkeypatch):
-    monkeypatch.setattr(filled_module, "_GATHER_ONE_IN", gather_one_in)
+    monkeypatch.setattr(sparse_tree_grower, "_GATHER_ONE_IN", gather_one_in)
     data, g, h = table()
     thin, found = grow(as_sparse(data), g, h, **options)
     dense, expected = grow(data, g, h, **options)
@@ -104,7 +104,7 @@ def test_trees_with_wide_sums_equal_those_of_dense_bins():
 
 
 def test_many_nodes_in_several_batches(monkeypatch):
-    monkeypatch.setattr(filled_module, "MOST_NODES", 3)
+    monkeypatch.setattr(sparse_tree_grower, "MOST_NODES", 3)
     data, g, h = table()
     options = {"rates": 0.8}
     assert grow(as_sparse(data), g, h, **options) == (

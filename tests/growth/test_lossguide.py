@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
@@ -32,14 +31,7 @@ def with_categories():
     return pl.DataFrame(ROWS).with_columns(few=pl.Series(few), many=pl.Series(many))
 
 
-def thin():
-    """Return the rows as a sparse matrix, most of whose cells are missing."""
-    rows = ROWS[:, np.arange(60) % 6].copy()
-    rows[np.random.default_rng(1).random(rows.shape) > 0.05] = 0.0
-    return sp.csr_matrix(rows)
-
-
-TABLES = {"numbers": ROWS, "categories": with_categories(), "sparse": thin()}
+TABLES = {"numbers": ROWS, "categories": with_categories()}
 BINNED = {name: hornbeam.DMatrix(data).binned(64, 1) for name, data in TABLES.items()}
 
 

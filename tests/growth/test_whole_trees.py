@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
@@ -13,6 +14,7 @@ from samples import few_values
 import hornbeam
 from hornbeam.backends.hist import HistogramBackend
 from hornbeam.backends.tree_grower import TreeGrower
+from hornbeam.binning.layout import SparseBins
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import BLOCK_ROWS
 from hornbeam.kernels.team import Team
@@ -206,37 +208,88 @@ def test_every_constraint_on_multi_output_trees(kind, params, limits, outputs):
     assert one == other
 
 
+def thin():
+    """Return rows of which few cells are stored, as an array with NaN, and labels."""
+    rng = np.random.default_rng(5)
+    values = np.round(rng.normal(size=(ROWS, 40)), 2)
+    values[rng.random(values.shape) > 0.05] = np.nan
+    labels = np.nansum(values[:, :8], axis=1) + 0.3 * rng.normal(size=ROWS)
+    return values, (labels > 0.1).astype(float)
+
+
+def stored(values):
+    """Return the cells that are not NaN as a sparse matrix."""
+    here = ~np.isnan(values)
+    return sp.csr_array((values[here], here.nonzero()), shape=values.shape)
+
+
+@given(params=PARAMETERS, limits=st.one_of(st.just({}), CONSTRAINTS))
+@examples(40)
+def test_every_configuration_of_stored_entries(params, limits):
+    """Sparse rows in one call grow the trees of dense ones, split by split."""
+    values, labels = thin()
+    params = {**params, **limits}
+    weights = np.arange(40) % 4 / 4 if params.pop("feature_weights", False) else None
+    data = hornbeam.DMatrix(stored(values), labels, feature_weights=weights)
+    assert isinstance(data.binned(params["max_bin"]).as_bins(), SparseBins)
+    one = hornbeam.train(params, data, 3, verbose_eval=False).digest()
+    with pytest.MonkeyPatch.context() as patch:
+        grown_in_one_call.__wrapped__(patch).enabled = False
+        data = hornbeam.DMatrix(values, labels, feature_weights=weights)
+        other = hornbeam.train(params, data, 3, verbose_eval=False).digest()
+    assert one == other
+
+
 def name_of(kernel):
     """Return the name of a kernel, which may be native."""
     native = getattr(kernel, "__self__", None)
     return getattr(native, "fallback", kernel).__name__
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
-def test_a_tree_is_one_dispatch(policy, outputs, monkeypatch):
-    """Whatever its size, when the tables have grown to it."""
+def kernels_of_three_trees(data, params, monkeypatch):
+    """Return the kernels that three trees call, when the tables have grown to them."""
     names, run = [], Team.run
 
     def counted(self, kernel, *arguments):
         names.append(name_of(kernel))
         return run(self, kernel, *arguments)
 
-    values, labels = TABLES["many bins"]
-    params = {"max_depth": 0, "max_leaves": 300, "grow_policy": policy}
-    if outputs > 1:
-        params["multi_strategy"] = "multi_output_tree"
-        labels = labels[:, None] + values[:, :1] * np.arange(outputs)
-    data = hornbeam.DMatrix(values, labels)
     booster = hornbeam.Booster(params, [data])
     booster.update(data, 0)
     booster.update(data, 1)
     monkeypatch.setattr(Team, "run", counted)
     for number in range(2, 5):
         booster.update(data, number)
+    return names
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
+def test_a_tree_is_one_dispatch(policy, outputs, monkeypatch):
+    """Whatever its size, when the tables have grown to it."""
+    values, labels = TABLES["many bins"]
+    params = {"max_depth": 0, "max_leaves": 300, "grow_policy": policy}
+    if outputs > 1:
+        params["multi_strategy"] = "multi_output_tree"
+        labels = labels[:, None] + values[:, :1] * np.arange(outputs)
+    names = kernels_of_three_trees(
+        hornbeam.DMatrix(values, labels), params, monkeypatch
+    )
     growing = [name for name in names if "grow_tree" in name]
     assert len(growing) == 3
     banned = ("build_histograms", "find_splits", "partition_rows", "leaves")
+    assert not [name for name in names if any(word in name for word in banned)]
+
+
+@pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
+def test_a_tree_of_stored_entries_is_one_dispatch(policy, monkeypatch):
+    values, labels = thin()
+    params = {"max_depth": 0, "max_leaves": 100, "grow_policy": policy}
+    names = kernels_of_three_trees(
+        hornbeam.DMatrix(stored(values), labels), params, monkeypatch
+    )
+    assert sum("grow_sparse_tree" in name for name in names) == 3
+    banned = ("mark_rows", "find_sparse_splits", "send_rows", "leaves")
     assert not [name for name in names if any(word in name for word in banned)]
 
 

@@ -224,7 +224,6 @@ TWO = {
     "find_exact_splits": "with or without limits",
     "mix_outputs": "floats",
     "add_multi_output_trees": "floats",
-    "gather_bins": "bins",
     "send_rows": "bins",
     "sort_by_bin": "bins",
     "transpose_entries": "bins",
@@ -266,7 +265,7 @@ TWO = {
 }
 FOUR = {
     "add_trees_to_few": "floats of features and of margins",
-    "find_sparse_splits": "bins, with or without limits",
+    "grow_sparse_tree": "bins, with or without limits",
     "find_splits": "with or without categories, with or without limits",
     "find_multi_output_splits": "with or without categories, with or without limits",
     "bin_column": "bins and floats",

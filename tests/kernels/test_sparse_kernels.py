@@ -15,7 +15,7 @@ from hornbeam.kernels.sparse import (
     find_sparse_splits,
     gather_bins,
     list_rows,
-    look_up,
+    look_up_leaves,
     mark_rows,
     send_rows,
     sort_by_bin,
@@ -68,12 +68,13 @@ class Cells:
         words = np.empty(self.node_of.size, np.int64)
         packed = (self.pairs[:, 0] << 32) + self.pairs[:, 1]
         pairs = np.ascontiguousarray(self.pairs.T) if wide else np.empty((2, 0), int)
-        sums = np.zeros((n_threads, self.batch.size + 1, 3), np.int64)
+        # Buffers may be longer than the batch.
+        sums = np.full((n_threads, self.batch.size + 3, 3), 7, np.int64)
         call(
-            mark_rows, self.node_of, self.place, self.taken,
+            mark_rows, self.node_of, self.place, self.batch.size, self.taken,
             packed[:0] if wide else packed, pairs, words, sums, n_threads=n_threads,
         )  # fmt: skip
-        return words, pairs, sums.sum(axis=0)[:-1]
+        return words, pairs, sums.sum(axis=0)[: self.batch.size]
 
     def rows_of(self, node):
         """Return the rows of a node that are in the sample."""
@@ -84,7 +85,7 @@ class Cells:
         """Return the best splits of the batch."""
         words, pairs, sums = self.mark(wide, n_threads)
         most = int(np.diff(self.starts).max())
-        splits = np.zeros((n_threads, self.batch.size), SPLIT_DTYPE)
+        splits = np.zeros((n_threads, self.batch.size + 2), SPLIT_DTYPE)
         call(
             find_sparse_splits,
             SparseEntries(self.starts, self.rows, self.codes),
@@ -100,13 +101,13 @@ class Cells:
             SparseScratch(
                 np.empty((n_threads, 2, most), np.int64),
                 np.empty((n_threads, 2, most if wide else 0), np.int64),
-                np.empty((n_threads, self.batch.size + 1), np.int64),
+                np.empty((n_threads, self.batch.size + 4), np.int64),
                 np.full((n_threads, 5, self.bins.max() + 1), np.nan),
             ),
             splits,
             n_threads=n_threads,
         )
-        return splits[0]
+        return splits[0, : self.batch.size]
 
     def check(self, split, node, rules, columns):
         """Assert that `split` is the one of the dense histogram."""
@@ -263,8 +264,13 @@ def test_entries_of_a_feature_by_bin():
 
 
 @pytest.mark.parametrize("n_threads", N_THREADS)
-def test_look_up(n_threads):
-    numbers = np.random.default_rng(0).integers(0, 5, 300).astype(np.uint32)
-    table, out = np.array([3, 1, 4, 1, 5], np.uint32), np.empty(300, np.uint32)
-    call(look_up, table, numbers, out, n_threads=n_threads)
-    np.testing.assert_array_equal(out, table[numbers])
+def test_the_leaf_of_each_row(n_threads):
+    rng = np.random.default_rng(0)
+    nodes, taken = rng.integers(0, 5, 300).astype(np.uint32), rng.integers(0, 2, 300)
+    leaves, out = np.array([3, 1, 4, 1, 5], np.uint32), np.empty(300, np.uint32)
+    every_row = np.empty(0, np.uint8)
+    call(look_up_leaves, leaves, nodes, every_row, 9, out, n_threads=n_threads)
+    np.testing.assert_array_equal(out, leaves[nodes])
+    taken = taken.astype(np.uint8)
+    call(look_up_leaves, leaves, nodes, taken, 9, out, n_threads=n_threads)
+    np.testing.assert_array_equal(out, np.where(taken, leaves[nodes], 9))

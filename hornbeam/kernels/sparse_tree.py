@@ -1,0 +1,480 @@
+"""A whole tree in one call, for the stored entries of rows in memory.
+
+The loop is that of `tree.grow_tree`: thread 0 plans, and all threads work on the phases
+that are long enough. A phase is a kernel of `sparse`: it marks each row with its node,
+searches the splits of the last nodes in one pass over their entries, or sends the rows
+of split nodes to the children. There are no histograms.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hornbeam.kernels.histogram import QuantisedGradients
+from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.node_constraints import NodeConstraints
+from hornbeam.kernels.plan import CELLS_PER_ROW
+from hornbeam.kernels.sparse import (
+    NodeGradients,
+    SparseEntries,
+    SparseScratch,
+    find_sparse_splits,
+    gather_bins,
+    list_rows,
+    look_up_leaves,
+    mark_rows,
+    send_rows,
+)
+from hornbeam.kernels.split import CandidateFeatures
+from hornbeam.kernels.sync import barrier, is_stopped, restart_tasks, sharers_for
+from hornbeam.kernels.tree_end import number_leaves, sum_and_weigh
+from hornbeam.kernels.tree_growth import (
+    add_children,
+    bound_new_nodes,
+    choose_nodes,
+    clear_leaves,
+    is_worthwhile,
+    mask_features,
+    may_split,
+    push,
+    store_sides,
+)
+from hornbeam.kernels.tree_tables import (
+    BEGIN,
+    COMMAND,
+    COMPLETE,
+    END,
+    FULL,
+    LACKS_ENTRIES,
+    N_BUILDERS,
+    N_GATHERED,
+    N_LEAVES,
+    N_NODES,
+    N_PENDING,
+    N_SEARCHED,
+    N_TASKS,
+    NEXT,
+    STATUS,
+)
+
+__all__ = [
+    "CELLS_PER_ENTRY",
+    "RowEntries",
+    "SparseTreeBuffers",
+    "SparseTreeRows",
+    "grow_sparse_tree",
+]
+
+#: The cost of one stored entry in the split search, in histogram bins.
+CELLS_PER_ENTRY = 20
+#: Tasks per thread, so that threads that finish early take more of them.
+_TASKS_PER_THREAD = 16
+
+# Commands of thread 0.
+_STOP, _MARK, _SEARCH, _SEND = range(4)
+
+
+class RowEntries(NamedTuple):
+    """The stored entries row by row.
+
+    Attributes
+    ----------
+    pointers
+        (rows + 1,) int64: the first entry of each row; (0,): they are not known.
+    features
+        (entries,) uint32.
+    bins
+        (entries,) uint8 or uint16.
+    """
+
+    pointers: NDArray[np.int64]
+    features: NDArray[np.uint32]
+    bins: NDArray[Any]
+
+
+class SparseTreeRows(NamedTuple):
+    """The rows that a tree is grown on.
+
+    Attributes
+    ----------
+    entries
+        Of all rows.
+    by_row
+        The same.
+    gradients
+        In fixed point.
+    taken
+        (rows,) uint8: whether a row is in the sample; empty: all are.
+    node_of
+        (rows,) uint32: the node of each row.
+    """
+
+    entries: SparseEntries
+    by_row: RowEntries
+    gradients: QuantisedGradients
+    taken: NDArray[np.uint8]
+    node_of: NDArray[np.uint32]
+
+
+class SparseTreeBuffers(NamedTuple):
+    """Lists of nodes, and memory of the threads.
+
+    Attributes
+    ----------
+    batch, left
+        (nodes,) int64: nodes to split, and the left children of those whose rows are
+        sent there.
+    sent
+        (nodes,) SPLIT_DTYPE: the splits of the latter.
+    after, place
+        (nodes,) uint32: see `sparse.send_rows` and `sparse.mark_rows`.
+    sums, totals
+        (threads, searched nodes + 1, 3) and (searched nodes, 3) int64: the sums of
+        gradients, hessians and rows of the nodes that are searched together.
+    allowed
+        (searched nodes, features) uint8: those that each may be split by; (1, features)
+        where all may.
+    columns
+        (3, features) uint64: see `sampling.draw_columns`.
+    words
+        (rows,) int64: see `sparse.mark_rows`.
+    rows
+        (rows,) uint32: those of the searched nodes.
+    gathered
+        The entries of these rows; the rows and bins are longer.
+    bin_starts, by_bin, bins_by_bin
+        (bins,) int64, (2, entries) uint32 and (entries,): see `sparse.gather_bins`.
+    scratch
+        Of the split search.
+    found
+        (threads, searched nodes) SPLIT_DTYPE.
+    no_sides
+        (0, 2) float64.
+    sync
+        (SYNC_SIZE,) int64: for phases of one thread.
+    """
+
+    batch: NDArray[np.int64]
+    left: NDArray[np.int64]
+    sent: NDArray[Any]
+    after: NDArray[np.uint32]
+    place: NDArray[np.uint32]
+    sums: NDArray[np.int64]
+    totals: NDArray[np.int64]
+    allowed: NDArray[np.uint8]
+    columns: NDArray[np.uint64]
+    words: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    gathered: SparseEntries
+    bin_starts: NDArray[np.int64]
+    by_bin: NDArray[np.uint32]
+    bins_by_bin: NDArray[Any]
+    scratch: SparseScratch
+    found: NDArray[Any]
+    no_sides: NDArray[np.float64]
+    sync: NDArray[np.int64]
+
+
+@inline
+def _list_nodes(most, features, tables, buffers):
+    """List the next nodes whose splits are searched, and what they may be split by."""
+    state = tables.state
+    begin, end = state[NEXT], min(state[NEXT] + most, state[END])
+    for node in range(state[N_NODES]):
+        buffers.place[node] = end - begin
+    masks = np.int64(0)
+    for node in range(begin, end):
+        number = node - begin
+        buffers.place[node] = number
+        # Without masks there is one row, which is not written.
+        own = buffers.allowed[number % buffers.allowed.shape[0]]
+        masks += mask_features(node, features, tables, buffers.columns, own)
+    state[NEXT], state[N_SEARCHED], state[N_TASKS] = end, end - begin, masks
+
+
+@inline
+def _sum_nodes(tables, buffers):
+    """Write the sums of the listed nodes; return the number of their rows."""
+    state = tables.state
+    rows = np.int64(0)
+    for node in range(state[N_SEARCHED]):
+        for part in range(3):
+            total = np.int64(0)
+            for thread_id in range(state[N_BUILDERS]):
+                total += buffers.sums[thread_id, node, part]
+            buffers.totals[node, part] = total
+        rows += buffers.totals[node, 2]
+    return rows
+
+
+@inline
+def _gather(rows, gather_one_in, tables, buffers):
+    """Gather the entries of the rows of the listed nodes if these are few.
+
+    Returns the number of entries to search; -1: the entries by row are needed for that.
+    """
+    state = tables.state
+    listed = _sum_nodes(tables, buffers)
+    state[N_GATHERED] = -1
+    if gather_one_in * listed > rows.node_of.size:
+        return np.int64(rows.entries.rows.size)
+    by_row, gathered = rows.by_row, buffers.gathered
+    if by_row.pointers.size == 0:
+        return np.int64(-1)
+    own_rows = buffers.rows[:listed]
+    count = list_rows(buffers.words, state[N_SEARCHED], by_row.pointers, own_rows)
+    gather_bins(
+        own_rows,
+        by_row.pointers,
+        by_row.features,
+        by_row.bins,
+        buffers.bin_starts,
+        buffers.by_bin,
+        buffers.bins_by_bin,
+        gathered.starts,
+        gathered.rows[:count],
+        gathered.bins[:count],
+    )
+    state[N_GATHERED] = count
+    return count
+
+
+@inline
+def _store_splits(rules, limits, tables, buffers):
+    """Store the best split of each node that has been searched."""
+    state, no_sides = tables.state, buffers.no_sides
+    first = state[NEXT] - state[N_SEARCHED]
+    for i in range(state[N_SEARCHED]):
+        node = first + i
+        tables.splits[node] = buffers.found[0, i]
+        if limits is not None:
+            store_sides(tables.splits[node], node, no_sides, limits.tables)
+        if rules.lossguide and is_worthwhile(tables, node, rules):
+            push(tables, node)
+
+
+@inline
+def _enter_nodes(batch, count, tables):
+    """Enter the children of the chosen nodes; these are the last nodes then."""
+    state = tables.state
+    state[BEGIN] = state[N_NODES]
+    for i in range(count):
+        left = state[N_NODES]
+        tables.nodes[batch[i]]["left"] = left
+        tables.nodes[left]["left"] = tables.nodes[left + 1]["left"] = -1
+        add_children(batch[i], tables)
+    state[N_LEAVES] += count
+    state[END] = state[N_NODES]
+
+
+@inline
+def _send(batch, count, team, n_rows, tables, buffers):
+    """Let the rows of these nodes go to the children next; return the threads."""
+    state = tables.state
+    for node in range(state[N_NODES]):
+        buffers.after[node] = node
+    for i in range(count):
+        split, left = tables.splits[batch[i]], tables.nodes[batch[i]]["left"]
+        buffers.sent[i] = split
+        buffers.left[i] = left
+        buffers.after[batch[i]] = left + 1 - split["missing_left"]
+    state[COMMAND], state[N_TASKS] = _SEND, count
+    return sharers_for(team, CELLS_PER_ROW * n_rows, True)
+
+
+@kernel
+def _plan(team, n_rows, entries, features, rules, limits, tables, buffers):
+    """Settle the phase that has ended, and begin the next one.
+
+    `entries` is the number that `_gather` returns. Returns the number of threads that
+    the next phase pays for.
+    """
+    state = tables.state
+    ended = state[COMMAND]
+    if ended == _MARK:
+        if entries < 0:  # the nodes are marked again then
+            state[NEXT] -= state[N_SEARCHED]
+            state[COMMAND], state[STATUS] = _STOP, LACKS_ENTRIES
+            return 1
+        state[COMMAND] = _SEARCH
+        return sharers_for(team, CELLS_PER_ENTRY * entries, True)
+    if ended == _SEARCH:
+        _store_splits(rules, limits, tables, buffers)
+    elif state[NEXT] == 0 and not may_split(0, rules, tables):
+        state[NEXT] = 1
+    if state[NEXT] < state[END]:
+        _list_nodes(buffers.totals.shape[0], features, tables, buffers)
+        state[COMMAND] = _MARK
+        threads = sharers_for(team, CELLS_PER_ROW * n_rows, True)
+        state[N_BUILDERS] = 1 if threads == 1 else team
+        return threads
+    batch = buffers.batch
+    count = choose_nodes(tables, rules, batch)
+    while count > 0:
+        _enter_nodes(batch, count, tables)
+        if may_split(state[BEGIN], rules, tables):
+            if limits is not None:
+                bound_new_nodes(batch[:count], limits, tables)
+            state[NEXT] = state[BEGIN]
+            return _send(batch, count, team, n_rows, tables, buffers)
+        # The children stay leaves: all rows of these nodes are sent there together.
+        state[BEGIN] = state[NEXT] = state[END]
+        for i in range(count):
+            tables.pending[state[N_PENDING] + i] = batch[i]
+        state[N_PENDING] += count
+        count = choose_nodes(tables, rules, batch)
+    if count == 0 and state[N_PENDING] > 0:
+        pending, state[N_PENDING] = state[N_PENDING], 0
+        return _send(tables.pending, pending, team, n_rows, tables, buffers)
+    state[COMMAND] = _STOP
+    state[STATUS] = FULL if count < 0 else COMPLETE
+    if count == 0:
+        clear_leaves(tables)
+    return 1
+
+
+@inline
+def _search(thread_id, n_threads, sync, rows, features, rules, limits, tables, buffers):
+    """Search the best splits of the listed nodes."""
+    state = tables.state
+    end, count, gathered = state[NEXT], state[N_SEARCHED], state[N_GATHERED]
+    entries = rows.entries
+    if gathered >= 0:
+        few = buffers.gathered
+        entries = SparseEntries(few.starts, few.rows[:gathered], few.bins[:gathered])
+    masks = count if state[N_TASKS] > 0 else np.int64(0)
+    tasks = _TASKS_PER_THREAD * n_threads
+    find_sparse_splits(
+        thread_id,
+        n_threads,
+        sync,
+        entries,
+        NodeGradients(buffers.words, rows.gradients.wide, buffers.totals[:count]),
+        CandidateFeatures(
+            features.chosen,
+            buffers.allowed[:masks],
+            max(np.int64(1), features.chosen.size // tasks),
+        ),
+        rules.scales,
+        rules.split,
+        None
+        if limits is None
+        else NodeConstraints(
+            limits.bounds[end - count : end],
+            limits.weights[end - count : end],
+            limits.directions,
+            limits.costs,
+            limits.used[end - count : end],
+            limits.cost_of_rows,
+            limits.one_row,
+            limits.sides,
+        ),
+        buffers.scratch,
+        buffers.found,
+    )
+
+
+@kernel
+def grow_sparse_tree(
+    thread_id,
+    n_threads,
+    sync,
+    rows,
+    features,
+    rules,
+    limits,
+    gather_one_in,
+    tables,
+    buffers,
+    leaves,
+):
+    """Grow a tree, from the root or from where it has stopped.
+
+    It stops where the tables are full, or where the entries by row are needed. `rows`
+    are `SparseTreeRows`, `features` `TreeFeatures`, `rules` `GrowthRules`, `limits`
+    `TreeLimits` or None, `tables` `TreeTables`, `buffers` `SparseTreeBuffers` and
+    `leaves` `TreeLeaves`. If nodes have fewer rows than one in `gather_one_in`, their
+    entries are gathered before the search.
+    """
+    state = tables.state
+    while True:
+        team = n_threads
+        counters = sync
+        if thread_id == 0:
+            entries = np.int64(0)
+            if state[COMMAND] == _MARK:
+                entries = _gather(rows, gather_one_in, tables, buffers)
+            n_rows = rows.node_of.size
+            threads = _plan(
+                n_threads, n_rows, entries, features, rules, limits, tables, buffers
+            )
+            if threads == 1:
+                team = 1
+                counters = buffers.sync
+            restart_tasks(counters)
+            if threads > 1 or state[COMMAND] == _STOP:
+                barrier(sync, n_threads)
+        else:
+            barrier(sync, n_threads)
+        command = state[COMMAND]
+        if is_stopped(sync):
+            return
+        if command == _STOP:
+            break
+        if command == _MARK:
+            mark_rows(
+                thread_id,
+                team,
+                counters,
+                rows.node_of,
+                buffers.place,
+                state[N_SEARCHED],
+                rows.taken,
+                rows.gradients.packed,
+                rows.gradients.wide,
+                buffers.words,
+                buffers.sums,
+            )
+        elif command == _SEARCH:
+            _search(
+                thread_id,
+                team,
+                counters,
+                rows,
+                features,
+                rules,
+                None if limits is None else limits.of_nodes,
+                tables,
+                buffers,
+            )
+        else:
+            send_rows(
+                thread_id,
+                team,
+                counters,
+                rows.entries,
+                buffers.sent[: state[N_TASKS]],
+                buffers.left,
+                buffers.after,
+                rows.node_of,
+            )
+        barrier(counters, team)
+    if state[STATUS] == COMPLETE and leaves.weighs:
+        if thread_id == 0:
+            state[N_TASKS] = number_leaves(n_threads, tables, leaves)
+            restart_tasks(sync)
+        barrier(sync, n_threads)
+        look_up_leaves(
+            thread_id,
+            n_threads,
+            sync,
+            leaves.leaf_of_node,
+            rows.node_of,
+            rows.taken,
+            state[N_TASKS],
+            leaves.leaf_of,
+        )
+        sum_and_weigh(thread_id, n_threads, sync, rules.split, tables, leaves)
