@@ -133,9 +133,13 @@ def _describe_blocks(
     There are about as many tasks as ranges: for one of each block Ray would start
     processes beside those of the workers.
     """
+    # A client of a remote Ray (`ray://`) has no store that knows places.
+    is_client = ray.util.client.ray.is_connected()
+    places = {} if is_client else ray.experimental.get_object_locations(blocks)
     by_node: dict[str, list[Any]] = defaultdict(list)
-    for ref, known in ray.experimental.get_object_locations(blocks).items():
-        by_node[next(iter(known["node_ids"]), "")].append(ref)
+    for ref in blocks:
+        nodes = places[ref]["node_ids"] if ref in places else []
+        by_node[next(iter(nodes), "")].append(ref)
     size = -(-len(blocks) // n_ranges)
     asked = []
     for node, refs in by_node.items():
