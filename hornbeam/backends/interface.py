@@ -26,6 +26,7 @@ from hornbeam.kernels.linear import LinearRules
 from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws, DrawKey
+from hornbeam.kernels.tree_tables import GrowthRules
 from hornbeam.params import GAIN_EPSILON
 
 __all__ = [
@@ -189,6 +190,14 @@ class GrowthLimits:
         """The least gain of a split that is applied while the tree grows."""
         above_epsilon = math.nextafter(self.gain_epsilon, math.inf)
         return above_epsilon if self.prunes else max(self.gamma, above_epsilon)
+
+    def rules(
+        self, split: SplitRules, scales: NDArray[np.float64], packs: bool, columns: int
+    ) -> GrowthRules:
+        """Return the rules for the kernels that grow whole trees; see `GrowthRules`."""
+        sizes = self.max_depth, self.max_leaves
+        least = self.least_gain
+        return GrowthRules(split, scales, least, *sizes, self.lossguide, packs, columns)
 
     def deep_enough(self, depth: int) -> bool:
         """Return whether nodes at this depth stay leaves."""

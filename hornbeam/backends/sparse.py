@@ -109,10 +109,8 @@ class SparseBackend(MarginRows, Backend):
     ) -> GrownTree | None:
         if limits.symmetric:
             return None  # there are no histograms, see `find_level_split`
-        of_nodes = None
-        if constraints is not None or self._params.counts_rows:
-            own = constraints or Constraints()
-            of_nodes = own.limits(self._params, self.n_features)
+        own = constraints or Constraints()
+        of_nodes = own.limits(self._params, self.n_features)
         search = SparseTreeSearch(
             self._column.quantised,
             self._taken,

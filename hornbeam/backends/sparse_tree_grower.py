@@ -35,7 +35,6 @@ from hornbeam.kernels.tree_tables import (
     FULL,
     LACKS_ENTRIES,
     STATUS,
-    GrowthRules,
     LeafGradients,
     TreeFeatures,
     TreeLeaves,
@@ -160,20 +159,13 @@ class SparseTreeGrower(TreeArrays):
             np.empty(0, np.int64),
             1,
         )
-        rules = GrowthRules(
-            search.rules,
-            search.scales,
-            limits.least_gain,
-            limits.max_depth,
-            limits.max_leaves,
-            limits.lossguide,
-            False,
-            1,
-        )
+        rules = limits.rules(search.rules, search.scales, False, 1)
         masks = groups is not None or min(draws.by_level, draws.by_node) < 1.0
-        limits_of = search.limits, constraints, 0, _NO_UNITS
+        limits_of = constraints, 0, _NO_UNITS
         tables, buffers = self._allocate(search, masks, 128)
-        limited = self._limit(*limits_of)
+        limited = None
+        if search.limits is not None:
+            limited = self._limit(search.limits, *limits_of)
         self._begin(limited)
         tables.nodes[0]["left"] = -1
         self.node_of[:] = 0
@@ -205,7 +197,8 @@ class SparseTreeGrower(TreeArrays):
                 more = 2 if state[STATUS] == FULL else 1
                 nodes = more * tables.nodes.size
                 tables, buffers = self._allocate(search, masks, nodes)
-                limited = self._limit(*limits_of)
+                if search.limits is not None:
+                    limited = self._limit(search.limits, *limits_of)
         return self._grown(self._partition, leaves, limited, False)
 
     def _list_by_row(self) -> None:

@@ -19,7 +19,7 @@ from hornbeam.kernels.symmetric_growth import (
 from hornbeam.kernels.symmetric_tree import CHOICE_DTYPE, LevelGains
 from hornbeam.kernels.sync import SYNC_SIZE
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.tree_tables import GrowthRules, HistogramPool, TreeFeatures
+from hornbeam.kernels.tree_tables import HistogramPool, TreeFeatures
 
 __all__ = ["SymmetricGrower"]
 
@@ -69,16 +69,8 @@ class SymmetricGrower:
             root.blocks,
             features_of_task(chosen.size, search.candidates, threads),
         )
-        rules = GrowthRules(
-            search.rules,
-            search.scales,
-            limits.least_gain,
-            levels,
-            0,
-            False,
-            gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0,
-            1,
-        )
+        packs = gradients.packed.size > 0 and rows.columns.histogram_bins.size == 0
+        rules = limits.rules(search.rules, search.scales, packs, 1)
         pool = HistogramPool(search.histograms, root.slabs, search.free)
         tables = self._tables_for(root, features, levels)
         self._team.run(

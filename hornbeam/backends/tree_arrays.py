@@ -157,18 +157,16 @@ class TreeArrays:
 
     def _limit(
         self,
-        limits: NodeConstraints | None,
+        limits: NodeConstraints,
         constraints: Constraints | None,
         columns: int,
         units: QuantisedGradients,
-    ) -> TreeLimits | None:
-        """Return the constraints of as many nodes as there are tables for; None: none.
+    ) -> TreeLimits:
+        """Return the constraints of as many nodes as there are tables for.
 
         `columns` is the number of weights of a node of a multi-output tree; 0: a tree
         of one output.
         """
-        if limits is None:
-            return None
         assert self._tables is not None
         size, old, width = self._tables.nodes.size, self._bounded, max(columns, 1)
         if old is None or old.weights.shape != (size, width):

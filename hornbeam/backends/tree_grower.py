@@ -26,7 +26,6 @@ from hornbeam.kernels.tree_tables import (
     FULL,
     STATUS,
     GradientColumns,
-    GrowthRules,
     HistogramPool,
     LeafGradients,
     OutputColumns,
@@ -216,20 +215,14 @@ class TreeGrower(TreeArrays):
             and gradients.packed.size > 0
             and rows.columns.histogram_bins.size == 0
         )
-        rules = GrowthRules(
-            search.rules,
-            search.scales,
-            limits.least_gain,
-            limits.max_depth,
-            limits.max_leaves,
-            limits.lossguide,
-            packs and not counts_rows,
-            width,
-        )
+        packs = packs and not counts_rows
+        rules = limits.rules(search.rules, search.scales, packs, width)
         pool = HistogramPool(search.histograms, root.slabs, search.free)
         tables, buffers = self._allocate(root, features, search, nodes)
         bounded = 0 if columns is None else width
-        limited = self._limit(search.limits, constraints, bounded, root.units)
+        limited = None
+        if search.limits is not None:
+            limited = self._limit(search.limits, constraints, bounded, root.units)
         leaves = TreeLeaves(
             *root.leaves,
             search.leaf_scales,

@@ -154,13 +154,6 @@ class NewGradients(NamedTuple):
         largest = np.zeros(shape, np.int64)
         return cls(_NO_SINGLE, GradientRows(gradients, hessians, largest))
 
-    def largest(self) -> NDArray[np.float64]:
-        """Return the largest |g| and |h| of each output, (outputs, 2)."""
-        written = self.single if self.double.largest.size == 0 else self.double
-        largest = written.largest
-        bits = largest[0] if len(largest) == 1 else np.maximum.reduce(largest)
-        return bits.view(written.gradients.dtype).astype(np.float64)
-
 
 @inline
 def raise_largest(largest, values):

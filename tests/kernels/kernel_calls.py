@@ -54,7 +54,8 @@ def new_gradients(kernel, rows, numbers, n_threads=1):
     scratch = np.empty((n_threads, 6 + len(g), LANE))
     numbers = np.array(numbers, np.float64)
     call(kernel, rows, numbers, new, scratch, n_threads=n_threads)
-    return g, h, new.largest()
+    bits = np.maximum.reduce([*new.single.largest, *new.double.largest])
+    return g, h, bits.view(dtype).astype(np.float64)
 
 
 def split_rules(*values):
