@@ -60,6 +60,8 @@ _SIDE_BY_SIDE = 16
 _LARGE_TREE = 1 << 13
 _MANY_ROWS = 1 << 10
 _GROUPS = 1 << 12
+#: So many rows go through these levels together, and stay in the first caches.
+_ROWS_OF_TOP = 1 << 8
 #: Values of a cache line of float32.
 _LINE = 16
 #: Most values of a row that are prefetched.
@@ -268,11 +270,17 @@ def _prefetch_rows(data, rows):
 
 
 @kernel
-def _descend_deep(data, root, size, packed, places, order, ends, near):
+def _descend_deep(data, has_missing, root, size, packed, places, order, ends, near):
     """Write the leaf positions of any rows in a deep tree of numerical splits."""
     nodes, thresholds = packed.nodes, packed.thresholds
     if size >= _LARGE_TREE and places.size >= _MANY_ROWS:
-        _descend(data, root, np.int32(MOST_LEVELS), packed, places)
+        for begin in range(0, places.size, _ROWS_OF_TOP):
+            end = min(begin + _ROWS_OF_TOP, places.size)
+            block, own = data[begin:end], places[begin:end]
+            if has_missing:
+                _descend(block, root, np.int32(MOST_LEVELS), packed, own)
+            else:
+                _descend_whole(block, root, np.int32(MOST_LEVELS), packed, own)
         _group_rows(places, root, size, ends, order)
     else:
         for i in range(places.size):
@@ -288,9 +296,12 @@ def _descend_deep(data, root, size, packed, places, order, ends, near):
             moved = np.uint64(0)
             for k in range(rows.size):
                 place = np.uint64(near[k])
-                node = nodes[place]
+                node, threshold = nodes[place], thresholds[place]
                 value = data[np.uint64(rows[k]), node & FEATURE]
-                after = _next_place_missing(value, node, thresholds[place])
+                if has_missing:
+                    after = _next_place_missing(value, node, threshold)
+                else:
+                    after = _next_place(value, node, threshold)
                 moved |= np.uint64(after) ^ place
                 near[k] = after
         for k in range(rows.size):
@@ -373,7 +384,9 @@ def reach_leaves(data, has_missing, roots, t, packed, scratch, thread_id):
         end = roots[t + 1, 0] if t + 1 < roots.shape[0] else packed.nodes.size
         order, ends = scratch.order[thread_id], scratch.ends[thread_id]
         near = scratch.near[thread_id]
-        _descend_deep(data, root, end - root, packed, places, order, ends, near)
+        _descend_deep(
+            data, has_missing, root, end - root, packed, places, order, ends, near
+        )
     elif has_missing:
         _descend(data, root, depth, packed, places)
     else:

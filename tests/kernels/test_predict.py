@@ -150,12 +150,13 @@ def test_margins_are_summed_in_the_order_of_trees(dtype, missing, n_threads):
 @pytest.mark.skipif(not COMPILED, reason="too many rows for plain Python")
 @pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("dtype", TYPES)
-def test_large_deep_trees_group_their_rows(dtype, n_threads):
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_large_deep_trees_group_their_rows(missing, dtype, n_threads):
     rng = np.random.default_rng(0)
     large = random_tree(rng, 1 << 13)
     trees = [random_tree(rng, 9), large, random_tree(rng, 20, deep=True), large]
     assert large.depth() > MOST_LEVELS
-    rows = random_rows(rng, 5000, dtype)
+    rows = random_rows(rng, 5000, dtype, missing)
     exact = np.zeros((len(rows), 1), dtype)
     for tree in trees:
         exact[:, 0] += naive.predict_tree(in_type(tree, dtype), rows)
