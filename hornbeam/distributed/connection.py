@@ -47,6 +47,8 @@ _BACKLOG = 1024
 _TICK = 0.25
 #: Seconds after which a message that has begun must go on.
 _PATIENCE = 10.0
+#: Bytes of a message that can be sent before the other end receives.
+_BUFFERED = 1 << 14
 
 # A connection on which nothing is sent is checked, so that a machine that has vanished
 # is noticed: after so many seconds, so often, so many times.
@@ -178,6 +180,20 @@ class Connection:
     def send(self, value: Any) -> None:
         """Send a value; its arrays are sent from where they are."""
         self.send_message(Message.of(value, shares_memory=self.shares_memory))
+
+    def exchange(self, value: Any, begins: bool) -> Any:
+        """Send a value, and return that of the other end, which calls this as well.
+
+        Both ends send at once what the buffers of the system hold for certain; with
+        more, the one that `begins` sends first.
+        """
+        message = Message.of(value, shares_memory=self.shares_memory)
+        if begins or message.n_bytes <= _BUFFERED:
+            self.send_message(message)
+            return self.receive()
+        received = self.receive()
+        self.send_message(message)
+        return received
 
     def receive(self) -> Any:
         """Return the next value."""
