@@ -23,7 +23,6 @@ import numpy as np
 
 from hornbeam.distributed.messages import (
     HEAD_BYTES,
-    SMALL,
     GarbledMessageError,
     Head,
     Message,
@@ -34,7 +33,7 @@ from hornbeam.shared_memory import PLACE_BYTES, MappedMemory, can_map, own_place
 __all__ = ["Address", "Connection", "HandshakeError", "Listener", "connect", "listen"]
 
 #: The first bytes that both ends send: the protocol and its version.
-_GREETING = b"hornbeam-group-3"
+_GREETING = b"hornbeam-group-4"
 _NONCE_BYTES = 32
 _DIGEST = hashlib.sha256
 _DIGEST_BYTES = _DIGEST().digest_size
@@ -214,8 +213,6 @@ class Connection:
             self._transmit(message.parts(number))
 
     def _transmit(self, parts: list[Any]) -> None:
-        if sum(map(len, parts)) < SMALL:
-            parts = [b"".join(parts)]
         for part in parts:
             self._write(part)
 
