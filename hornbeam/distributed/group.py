@@ -238,7 +238,7 @@ class Group:
             return  # the tracker ended; the group can do without
         finally:
             self._has_reason.set()
-        for peer in self._peers.values():
+        for peer in list(self._peers.values()):  # others may still connect
             peer.shut_down()  # wakes the thread that waits for it
 
     def _lost(self, reason: str) -> ClusterError:
