@@ -50,18 +50,40 @@ class PartialSums:
     gradient_ranges
         Of `Rows.gradient_ranges`, if it was called.
     sums
-        All other results, integers, in the order of the calls.
+        Other results, integers, in the order of the calls.
+    histograms
+        (columns, nodes, parts, bins) of the bins that the tree uses; None: none were
+        built.
     """
 
-    __slots__ = ("gradient_ranges", "sums")
+    __slots__ = ("gradient_ranges", "histograms", "sums")
 
     def __init__(
-        self, gradient_ranges: NDArray[np.float64] | None, sums: Sequence[NDArray[Any]]
+        self,
+        gradient_ranges: NDArray[np.float64] | None,
+        sums: Sequence[NDArray[Any]],
+        histograms: Any,
     ) -> None:
         self.gradient_ranges, self.sums = gradient_ranges, sums
+        self.histograms = histograms
 
     def __add__(self, other: PartialSums) -> PartialSums:
-        """Return the sums of both, in the memory of these where that is possible."""
+        """Return the sums of both, with histograms in the memory of these if it can."""
+        own, others = self.histograms, other.histograms
+        if own is None or others is None:
+            return self._plus(other, None)
+        in_place = own.flags.writeable and own.itemsize >= others.itemsize
+        return self._plus(other, np.add(own, others, out=own if in_place else None))
+
+    def added(self, other: PartialSums, memory: SharedMemory) -> PartialSums:
+        """Return the sums of both, with histograms in this memory."""
+        own, others = self.histograms, other.histograms
+        if own is None or others is None:
+            return self._plus(other, None)
+        total = memory.array(own.shape, np.promote_types(own.dtype, others.dtype))
+        return self._plus(other, np.add(own, others, out=total))
+
+    def _plus(self, other: PartialSums, histograms: Any) -> PartialSums:
         ranges = self.gradient_ranges
         if ranges is not None:
             assert other.gradient_ranges is not None
@@ -69,12 +91,7 @@ class PartialSums:
             least = np.minimum(ranges[:, 2:], other.gradient_ranges[:, 2:])
             ranges = np.hstack([largest, least])
         pairs = zip(self.sums, other.sums, strict=True)
-        return PartialSums(ranges, [_add(a, b) for a, b in pairs])
-
-
-def _add(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    in_place = one.flags.writeable and one.itemsize >= other.itemsize
-    return np.add(one, other, out=one if in_place else None)
+        return PartialSums(ranges, [a + b for a, b in pairs], histograms)
 
 
 def _narrow_type(sums: NDArray[np.int64], n_workers: int) -> type[np.signedinteger]:
@@ -118,17 +135,16 @@ class LocalRows:
 
         `n_workers` is the number of workers with this one.
         """
-        gradient_ranges = None
+        gradient_ranges = histograms = None
         sums = []
         for operation, args in calls:
             if operation == "build_histograms":
-                histograms = self._build_histograms(*args)
+                built = self._build_histograms(*args)
                 # Most sums fit in int32, which halves the bytes to read and to add.
-                kind = _narrow_type(histograms, n_workers)
+                kind = _narrow_type(built, n_workers)
                 self._results = self._results[::-1]
-                result = self._results[0].array(histograms.shape, kind)
-                result[...] = histograms
-                sums.append(result)
+                histograms = self._results[0].array(built.shape, kind)
+                histograms[...] = built
                 continue
             if operation == "begin_tree":
                 self._used_bins = _used_bins(self._layout, args[1])
@@ -137,7 +153,7 @@ class LocalRows:
                 gradient_ranges = result
             elif result is not None:
                 sums.append(result)
-        return PartialSums(gradient_ranges, sums)
+        return PartialSums(gradient_ranges, sums, histograms)
 
     def call(self, operation: str, args: tuple[Any, ...]) -> Any:
         """Return the result of a method of the rows."""
@@ -301,7 +317,7 @@ class ClusterRows(Rows):
         calls = self._beginning_calls(guess) if guess is not None else []
         answer = self._send(("gradient_ranges", ()), *calls)
         if guess is not None:
-            self._begun = _Beginning(*guess, *answer.sums)
+            self._begun = _Beginning(*guess, answer.sums[0], answer.histograms)
         ranges = answer.gradient_ranges
         assert ranges is not None
         if len(ranges) > self.n_outputs:  # columns that are not the outputs follow them
@@ -330,7 +346,7 @@ class ClusterRows(Rows):
         if begun is None or not begun.fits(*arguments):
             wide = self._last[output][2] if output in self._last else ()
             answer = self._send(*self._beginning_calls((*arguments, wide)))
-            begun = _Beginning(*arguments, wide, *answer.sums)
+            begun = _Beginning(*arguments, wide, answer.sums[0], answer.histograms)
         self._begun = begun
         assert self.layout is not None
         self._used_bins = _used_bins(self.layout, features)
@@ -354,7 +370,7 @@ class ClusterRows(Rows):
         begun, self._begun = self._begun, None
         self._kind = histograms.shape[0], histograms.shape[2]
         if begun is None:
-            (sums,) = self._send(("build_histograms", (nodes, self._kind))).sums
+            sums = self._send(("build_histograms", (nodes, self._kind))).histograms
         else:
             sums = self._root_of(begun, nodes)
         for i, slot in enumerate(slots.tolist()):
@@ -366,7 +382,7 @@ class ClusterRows(Rows):
         wide = self._last[begun.output][2]
         if wide == begun.wide and self._kind == begun.kind:
             return begun.root
-        return self._send(*self._beginning_calls((*begun.arguments, wide))).sums[1]
+        return self._send(*self._beginning_calls((*begun.arguments, wide))).histograms
 
     def _beginning_calls(self, beginning: tuple[Any, ...]) -> list[Call]:
         """Return the calls that begin a tree and build its root's histogram."""

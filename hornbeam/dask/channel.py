@@ -12,9 +12,9 @@ import asyncio
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from distributed import Status
@@ -99,16 +99,14 @@ class ActorChannel:
 
     def send(self, call: Message) -> None:
         """Send a call; raise `ActorLostError` if the worker is lost."""
-        with self._loss():
-            if self._is_new:
-                self._connection.find_shared_memory(begins=True)
-                self._is_new = False
-            self._connection.send_message(call)
+        if self._is_new:
+            self._carry(partial(Connection.find_shared_memory, begins=True))
+            self._is_new = False
+        self._carry(Connection.send_message, call)
 
     def receive(self) -> Any:
         """Return the result of the call, or raise the error that it raised."""
-        with self._loss():
-            is_result, result = self._connection.receive()
+        is_result, result = self._carry(Connection.receive)
         self._end_watch()
         if is_result:
             return result
@@ -135,11 +133,10 @@ class ActorChannel:
             self._watch.cancel()
             self._watch = None
 
-    @contextmanager
-    def _loss(self) -> Iterator[None]:
-        """Raise `ActorLostError` for errors by which the worker is known to be lost."""
+    def _carry(self, step: Callable[..., Any], *args: Any) -> Any:
+        """Return what the connection does; raise `ActorLostError` if it fails."""
         try:
-            yield
+            return step(self._connection, *args)
         except (OSError, EOFError, WorkerLostError, CancelledError) as error:
             self._check_client()
             raise ActorLostError([self._actor]) from error

@@ -139,7 +139,8 @@ class ReducingActor:
         try:
             with self._busy:
                 result = self._context.run(getattr(self, method), *args)
-            return Message.of((True, result), dumps, shares_memory=shares_memory)
+            # Results are of types that all have, and Dask's pickling takes longer.
+            return Message.of((True, result), shares_memory=shares_memory)
         except Exception as error:
             return Message.of((False, sendable(error, self._place, dumps)), dumps)
 

@@ -23,7 +23,6 @@ import numpy as np
 
 from hornbeam.distributed.messages import (
     HEAD_BYTES,
-    SMALL,
     GarbledMessageError,
     Head,
     Message,
@@ -34,7 +33,7 @@ from hornbeam.shared_memory import PLACE_BYTES, MappedMemory, can_map, own_place
 __all__ = ["Address", "Connection", "HandshakeError", "Listener", "connect", "listen"]
 
 #: The first bytes that both ends send: the protocol and its version.
-_GREETING = b"hornbeam-group-3"
+_GREETING = b"hornbeam-group-4"
 _NONCE_BYTES = 32
 _DIGEST = hashlib.sha256
 _DIGEST_BYTES = _DIGEST().digest_size
@@ -47,6 +46,8 @@ _BACKLOG = 1024
 _TICK = 0.25
 #: Seconds after which a message that has begun must go on.
 _PATIENCE = 10.0
+#: Bytes of a message that can be sent before the other end receives.
+_BUFFERED = 1 << 14
 
 # A connection on which nothing is sent is checked, so that a machine that has vanished
 # is noticed: after so many seconds, so often, so many times.
@@ -179,6 +180,20 @@ class Connection:
         """Send a value; its arrays are sent from where they are."""
         self.send_message(Message.of(value, shares_memory=self.shares_memory))
 
+    def exchange(self, value: Any, begins: bool) -> Any:
+        """Send a value, and return that of the other end, which calls this as well.
+
+        Both ends send at once what the buffers of the system hold for certain; with
+        more, the one that `begins` sends first.
+        """
+        message = Message.of(value, shares_memory=self.shares_memory)
+        if begins or message.n_bytes <= _BUFFERED:
+            self.send_message(message)
+            return self.receive()
+        received = self.receive()
+        self.send_message(message)
+        return received
+
     def receive(self) -> Any:
         """Return the next value."""
         return self._head().value(self._read_more)
@@ -198,8 +213,6 @@ class Connection:
             self._transmit(message.parts(number))
 
     def _transmit(self, parts: list[Any]) -> None:
-        if sum(map(len, parts)) < SMALL:
-            parts = [b"".join(parts)]
         for part in parts:
             self._write(part)
 

@@ -1,9 +1,10 @@
 """A process's place in a group, and what the processes of a group compute together.
 
-There is one operation: every process contributes a value, the values are merged along
-a binary tree up to the first process, and the result goes down the tree to all. An
-error of one process takes the place of its value, so that it is raised in all of them,
-and the connections stay usable.
+There is one operation: every process contributes a value, and all get these, merged.
+They are merged by recursive doubling: pairs of processes exchange their values, pairs
+of pairs exchange what these have merged, and so on, so that nobody waits for a result
+that another process computes. An error of one process takes the place of its value, so
+that it is raised in all of them, and the connections stay usable.
 """
 
 from __future__ import annotations
@@ -100,9 +101,8 @@ class Group:
         timeout: float | None = 300.0,
     ) -> None:
         self._timeout, self._token, self._calls = timeout, token, 0
-        self._parent: Connection | None = None
-        #: By rank, in the order of ranks once all are there.
-        self._children: dict[int, Connection] = {}
+        #: By rank.
+        self._peers: dict[int, Connection] = {}
         self._reason: str | None = None
         self._has_reason = threading.Event()
         self._tracker = self._reach(host, port, retries)
@@ -167,57 +167,62 @@ class Group:
         self.names: list[str] = reply["names"]
 
     def _connect_peers(self) -> None:
-        """Connect to the processes above and below in the tree."""
+        """Connect to the processes that this one exchanges values with.
+
+        The steps of a call are the exchanges with processes whose rank differs in one
+        bit. Processes beyond a power of two have one each that exchanges for them.
+        """
         wait = min(self._timeout or 60.0, 60.0)
+        self._cube = 1 << (self.size.bit_length() - 1)
+        beyond = [self.rank ^ self._cube] if self.size > self._cube else []
+        self._steps = [1 << bit for bit in range(self._cube.bit_length() - 1)]
+        if self.rank >= self._cube:
+            self._steps.clear()
+        partners = [self.rank ^ step for step in self._steps]
+        partners += [rank for rank in beyond if rank < self.size]
         try:
-            if self.rank > 0:
-                parent = connect(*self._addresses[self._above], self._token, wait)
-                self._parent = parent
-                parent.send_text(rank=self.rank)
-            self._accept_children(time.monotonic() + wait)
+            for rank in partners:
+                if rank < self.rank:
+                    peer = connect(*self._addresses[rank], self._token, wait)
+                    self._peers[rank] = peer
+                    peer.send_text(rank=self.rank)
+            self._accept_peers(set(partners), time.monotonic() + wait)
         except OSError as error:
             self._has_reason.wait(_REASON_TIMEOUT)
             reason = f"its processes cannot connect to each other: {error}"
             raise self._lost(self._reason or reason) from error
-        self._children = dict(sorted(self._children.items()))
-        self._set_timeouts()
+        for rank in partners:
+            self._limit_waits(rank)
 
-    def _set_timeouts(self) -> None:
-        """Limit the waits for others.
+    def _limit_waits(self, rank: int, *, for_result: bool = False) -> None:
+        """Limit the waits for the value of another process, or for the result from it.
 
         Who waits for a process that waits for a third one waits longer than that, so
         that the process which is silent is the one that is reported.
         """
-        depth, deepest = (self.rank + 1).bit_length(), self.size.bit_length()
-        limits = dict.fromkeys(self._children.values(), deepest - depth)
-        if self._parent is not None:
-            limits[self._parent] = deepest + depth
-        for peer, waits in limits.items():
-            limit = self._timeout
-            peer.wait_at_most(None if limit is None else limit + waits * _LONGER)
+        waits = 0 if rank >= self._cube else (self.rank ^ rank).bit_length()
+        if for_result:  # after all values, and by as many processes as bits are set
+            waits = self._cube.bit_length() + self.rank.bit_count()
+        limit = None if self._timeout is None else self._timeout + waits * _LONGER
+        self._peers[rank].wait_at_most(limit)
 
-    @property
-    def _above(self) -> int:
-        return (self.rank - 1) // 2
-
-    def _accept_children(self, deadline: float) -> None:
-        first = 2 * self.rank + 1
-        awaited = set(range(first, min(first + 2, self.size)))
+    def _accept_peers(self, partners: set[int], deadline: float) -> None:
+        """Accept the connections of partners of higher ranks."""
         self._listener.settimeout(_CHECK_INTERVAL)
-        while absent := awaited - self._children.keys():
+        while absent := partners - self._peers.keys():
             if self._reason is not None or time.monotonic() > deadline:
                 raise TimeoutError(f"worker {min(absent)} is not there")
             try:
                 accepted, _ = self._listener.accept()
             except TimeoutError:
                 continue
-            child = Connection(accepted)
+            peer = Connection(accepted)
             try:
-                child.accept(self._token)
-                child.wait_at_most(max(_CHECK_INTERVAL, deadline - time.monotonic()))
-                self._children[int(child.receive_text()["rank"])] = child
+                peer.accept(self._token)
+                peer.wait_at_most(max(_CHECK_INTERVAL, deadline - time.monotonic()))
+                self._peers[int(peer.receive_text()["rank"])] = peer
             except (OSError, ValueError, KeyError):
-                child.close()  # a stranger
+                peer.close()  # a stranger
 
     # Failures
 
@@ -233,13 +238,8 @@ class Group:
             return  # the tracker ended; the group can do without
         finally:
             self._has_reason.set()
-        for peer in self._peers:
+        for peer in list(self._peers.values()):  # others may still connect
             peer.shut_down()  # wakes the thread that waits for it
-
-    @property
-    def _peers(self) -> list[Connection]:
-        parent = [] if self._parent is None else [self._parent]
-        return [*parent, *self._children.values()]
 
     def _lost(self, reason: str) -> ClusterError:
         return ClusterError(
@@ -259,7 +259,7 @@ class Group:
         if self._reason is None:
             self._tell(failure=reason)
             self._reason = reason
-        for peer in self._peers:
+        for peer in self._peers.values():
             peer.shut_down()  # others wait for this process
         return self._lost(self._reason)
 
@@ -292,9 +292,11 @@ class Group:
         compute
             Returns the value of this process. What it raises is raised in all.
         merge
-            Merges two values, in the order of a tree over the ranks.
+            Merges two values, of lower and of higher ranks, and leaves both as they
+            are: others may read them.
         finish
-            Turns the merged value into the result, in the first process only.
+            Turns the merged value into the result, in the first process only; the
+            values then go to that process alone.
         """
         if self._reason is not None:
             raise self._lost(self._reason)
@@ -303,19 +305,37 @@ class Group:
         own, raised = _attempt(compute)
         if isinstance(own, _Failure):
             own.error.details.setdefault("worker", self.names[self.rank])
-        for rank, child in self._children.items():
-            other_call, other = self._receive(child, rank)
-            own = self._merge(own, other, merge, call, other_call, rank)
-        if self._parent is not None:
-            self._send(self._parent, self._above, (call, own))
-            answered, own = self._receive(self._parent, self._above)
+        # Who waits for the result of this process, and where it may come from itself.
+        waiting, source = [], None
+        beyond = self.rank ^ self._cube
+        if self.rank >= self._cube:
+            source = beyond
+        elif beyond in self._peers:
+            waiting.append(beyond)
+            own = self._merge(own, self._receive(beyond), merge, call, beyond)
+        for step in self._steps:
+            rank = self.rank ^ step
+            if finish is None:
+                answer = self._exchange(rank, (call, own))
+            elif rank < self.rank:
+                source = rank
+                break
+            else:
+                waiting.append(rank)
+                answer = self._receive(rank)
+            own = self._merge(own, answer, merge, call, rank)
+        if source is not None:
+            self._send(source, (call, own))
+            self._limit_waits(source, for_result=True)
+            answered, own = self._receive(source)
+            self._limit_waits(source)
             if answered != call and not isinstance(own, _Failure):
-                own = self._mismatch(call, answered, self._above)
+                own = self._mismatch(call, answered, source)
         elif finish is not None and not isinstance(own, _Failure):
             merged = own
             own, raised = _attempt(lambda: finish(merged))
-        for rank, child in self._children.items():
-            self._send(child, rank, (call, own))
+        for rank in reversed(waiting):
+            self._send(rank, (call, own))
         if raised is not None:
             raise raised
         if isinstance(own, _Failure):
@@ -334,56 +354,57 @@ class Group:
     ) -> NDArray[Any]:
         """Return the reduction of flat arrays of all processes, which it overwrites.
 
-        It goes through the tree in blocks, so that all processes work at a time and
-        need little memory.
+        It is that of one block after the other, so that it needs little memory.
         """
         call = f"{what} of {array.size} {array.dtype}"
-
-        def merge(own: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-            merged: NDArray[Any] = operation(own, other, out=own)
-            return merged
-
         n_blocks = max(1, -(-array.nbytes // _BLOCK_BYTES))
         for block in np.array_split(array, n_blocks):
-            block[:] = self.combine(call, partial(np.asarray, block), merge)
+            block[:] = self.combine(call, partial(np.asarray, block), operation)
         return array
 
     def _merge(
         self,
         own: Any,
-        other: Any,
+        answer: tuple[str, Any],
         merge: Callable[[Any, Any], Any],
         call: str,
-        other_call: str,
         rank: int,
     ) -> Any:
-        failures = [value for value in (own, other) if isinstance(value, _Failure)]
+        """Return what this process has merged with what another one has sent."""
+        other_call, other = answer
+        pair = (own, other) if self.rank < rank else (other, own)
+        failures = [value for value in pair if isinstance(value, _Failure)]
         if failures:
             return failures[0]
         if call != other_call:
             return self._mismatch(call, other_call, rank)
-        merged, _ = _attempt(lambda: merge(own, other))
+        merged, _ = _attempt(lambda: merge(*pair))
         return merged
 
     def _mismatch(self, call: str, other_call: str, rank: int) -> _Failure:
         """Return the failure that another process makes another call."""
+        (one, called), (other, calls) = sorted(((self.rank, call), (rank, other_call)))
         return _Failure(
             self._lost(
-                f"{self.names[self.rank]} calls {call}, and {self.names[rank]} calls "
-                f"{other_call}; all processes must make the same calls in the same "
-                "order"
+                f"{self.names[one]} calls {called}, and {self.names[other]} calls "
+                f"{calls}; all processes must make the same calls in the same order"
             )
         )
 
-    def _send(self, peer: Connection, rank: int, value: Any) -> None:
-        try:
-            peer.send(value)
-        except OSError as error:
-            raise self._broken(rank, error) from error
+    def _send(self, rank: int, value: Any) -> None:
+        self._carry(rank, Connection.send, value)
 
-    def _receive(self, peer: Connection, rank: int) -> Any:
+    def _receive(self, rank: int) -> Any:
+        return self._carry(rank, Connection.receive)
+
+    def _exchange(self, rank: int, value: Any) -> Any:
+        """Send a value, and return that of the other process."""
+        return self._carry(rank, Connection.exchange, value, self.rank < rank)
+
+    def _carry(self, rank: int, step: Callable[..., Any], *args: Any) -> Any:
+        """Return what a connection does; if it fails, its process is lost."""
         try:
-            return peer.receive()
+            return step(self._peers[rank], *args)
         except OSError as error:
             raise self._broken(rank, error) from error
 
@@ -394,7 +415,7 @@ class Group:
     def close(self) -> None:
         """Leave the group."""
         self._tell(done=True)
-        for connection in (*self._peers, self._tracker):
+        for connection in (*self._peers.values(), self._tracker):
             connection.close()
         if hasattr(self, "_listener"):
             self._listener.close()

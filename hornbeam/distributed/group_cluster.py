@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import add
+from itertools import cycle
 from typing import Any
 
 from hornbeam.backends.cluster import Cluster, RowActor
+from hornbeam.backends.cluster_rows import PartialSums
 from hornbeam.distributed.group import Group
+from hornbeam.shared_memory import SharedMemory
 
 __all__ = ["GroupCluster"]
 
@@ -31,6 +33,10 @@ class GroupCluster(Cluster):
         self.actors = [
             RowActor(rank, name, (rank,)) for rank, name in enumerate(group.names)
         ]
+        # A call merges at most once for each bit of the size. Others may still read the
+        # sums of a call while those of the next one are computed.
+        n_merges = group.size.bit_length()
+        self._memories = cycle([SharedMemory() for _ in range(2 * n_merges)])
 
     def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
         return self._group.gather(
@@ -49,4 +55,7 @@ class GroupCluster(Cluster):
         )
 
     def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
-        return self.merge(actors, add, operation, *args)
+        return self.merge(actors, self._add, operation, *args)
+
+    def _add(self, one: PartialSums, other: PartialSums) -> PartialSums:
+        return one.added(other, next(self._memories))

@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 #: A mark, the CRC-32 of the rest of the head, how many messages were sent before in
-#: this direction, the number of frames, the CRC-32 of their sizes, and the sum of
-#: their words of 8 bytes.
-_HEAD = struct.Struct("<4sIQIIQ")
+#: this direction, the number of frames, how many bytes follow the head at once, their
+#: CRC-32, and the sum of the words of 8 bytes of frames that follow them.
+_HEAD = struct.Struct("<4sIQIIIQ")
 _MARK = b"\x89HBG"
 _CHECKED = slice(8, None)
 HEAD_BYTES = _HEAD.size
@@ -65,7 +65,8 @@ class Message:
     """
 
     frames: list[Any]
-    _sizes: bytes
+    _first: bytes
+    _later: list[Any]
     _checksum: int
 
     @classmethod
@@ -78,7 +79,9 @@ class Message:
                 if place is not None:
                     frames[number], lengths[number] = place, len(place) | _PLACED
         sizes = struct.pack(f"<{len(frames)}Q", *lengths)
-        return cls(frames, sizes, sum(map(_sum_of_words, frames)) % 2**64)
+        if sum(map(len, frames)) < SMALL:
+            return cls(frames, b"".join((sizes, *frames)), [], 0)
+        return cls(frames, sizes, frames, sum(map(_sum_of_words, frames)) % 2**64)
 
     @classmethod
     def of(
@@ -114,9 +117,10 @@ class Message:
 
     def parts(self, number: int) -> list[Any]:
         """Return all that is sent, as the message of this number."""
-        fields = number, len(self.frames), zlib.crc32(self._sizes), self._checksum
+        first = self._first
+        fields = number, len(self.frames), len(first), zlib.crc32(first), self._checksum
         crc = zlib.crc32(_HEAD.pack(b"", 0, *fields)[_CHECKED])
-        return [_HEAD.pack(_MARK, crc, *fields) + self._sizes, *self.frames]
+        return [_HEAD.pack(_MARK, crc, *fields) + first, *self._later]
 
 
 class Head:
@@ -136,7 +140,7 @@ class Head:
         self, content: memoryview, number: int, mapped: MappedMemory | None = None
     ) -> None:
         self._mapped = mapped
-        mark, crc, found, self._count, self._sizes_crc, self._checksum = _HEAD.unpack(
+        mark, crc, found, self._count, *self._first, self._checksum = _HEAD.unpack(
             content
         )
         if mark != _MARK or crc != zlib.crc32(content[_CHECKED]):
@@ -168,24 +172,28 @@ class Head:
     ) -> list[memoryview]:
         if not 0 < self._count <= max_frames:
             raise GarbledMessageError(f"it has {self._count} frames")
-        sizes = read(8 * self._count)
-        if self._sizes_crc != zlib.crc32(sizes):
-            raise GarbledMessageError("the checksum of its sizes is wrong")
-        found = struct.unpack(f"<{self._count}Q", sizes)
+        first_size, first_crc = self._first
+        begin = 8 * self._count
+        if not begin <= first_size < begin + SMALL:
+            raise GarbledMessageError(f"it begins with {first_size} bytes")
+        first = read(first_size)
+        if first_crc != zlib.crc32(first):
+            raise GarbledMessageError("the checksum of its beginning is wrong")
+        found = struct.unpack_from(f"<{self._count}Q", first)
         lengths = [length & ~_PLACED for length in found]
         if max(lengths) > max_size:
             raise GarbledMessageError(f"it has a frame of {max(lengths)} bytes")
-        if sum(lengths) < SMALL:
-            whole, ends = read(sum(lengths)), accumulate(lengths)
+        if sum(lengths) == first_size - begin:
+            ends = accumulate(lengths, initial=begin)
             # Copied, since each has to be aligned for any array.
             frames = [
-                memoryview(bytearray(whole[end - length : end]))
-                for length, end in zip(lengths, ends, strict=True)
+                memoryview(bytearray(first[start : start + length]))
+                for start, length in zip(ends, lengths, strict=False)
             ]
         else:
             frames = [read(length) for length in lengths]
-        if sum(map(_sum_of_words, frames)) % 2**64 != self._checksum:
-            raise GarbledMessageError("its checksum is wrong")
+            if sum(map(_sum_of_words, frames)) % 2**64 != self._checksum:
+                raise GarbledMessageError("its checksum is wrong")
         return [
             self._read_shared(frame) if length & _PLACED else frame
             for frame, length in zip(frames, found, strict=True)

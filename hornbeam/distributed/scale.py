@@ -30,8 +30,6 @@ __all__ = [
     "traffic_of",
 ]
 
-#: Children of a process in a group's tree.
-_GROUP_WIDTH = 2
 #: Sums of gradients and of hessians, int64 each.
 _BYTES_PER_CELL = 16
 #: A row's label, margin, gradient, hessian, packed pair, two row numbers and a leaf.
@@ -297,12 +295,17 @@ def _halving(job: Job, cluster: Cluster, rates: Rates) -> Parts:
 
 
 def _group(job: Job, cluster: Cluster, rates: Rates) -> Parts:
-    """The processes of a group add in a binary tree, and the sums go down it again."""
-    levels = cluster.workers.bit_length() - 1
-    messages = (job.depth + 1) * 2 * levels * rates.group_hop
-    received = levels * (_GROUP_WIDTH + 1) * job.exchanged
+    """Recursive doubling: pairs of processes exchange sums, pairs of pairs, and so on.
+
+    Processes beyond a power of two send theirs to another one before, and get the
+    result after it.
+    """
+    steps = cluster.workers.bit_length() - 1
+    hops = steps + 2 * (cluster.workers > 1 << steps)
+    messages = (job.depth + 1) * hops * rates.group_hop
     searching = job.searched * rates.bin / cluster.speed
-    return messages, received * _per_byte(cluster, rates), searching
+    exchanged = traffic_of(job, cluster, "group")
+    return messages, exchanged * _per_byte(cluster, rates), searching
 
 
 #: Methods to reduce histograms.
@@ -327,15 +330,15 @@ def exchange_of(engine: str, workers: int) -> str:
 def traffic_of(job: Job, cluster: Cluster, exchange: str) -> float:
     """Return the bytes that pass the busiest link in a round: "star", "tree", "group".
 
-    It is that of the client, of a worker in the tree, or of a process in the group's.
+    It is that of the client, of a worker in the tree, or of a process in the group that
+    stands in for one beyond a power of two, if any does.
     """
     workers = cluster.workers
     if exchange == "star":
         return workers * job.exchanged
     if exchange == "tree":
         return (min(TREE_WIDTH, workers) + 1) * job.exchanged
-    others = min(_GROUP_WIDTH + 1, workers - 1)
-    return 2 * others * job.exchanged
+    return 2 * (workers - 1).bit_length() * job.exchanged
 
 
 def estimate(job: Job, cluster: Cluster, rates: Rates, exchange: str) -> Round:

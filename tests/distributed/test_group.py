@@ -24,7 +24,7 @@ from hornbeam.distributed.group import Group
 from hornbeam.distributed.tracker import PROTOCOL, Tracker
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 6])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
 def test_values_are_merged_and_all_get_the_result(size):
     call = call_in_processes if size == 3 else None
     for total, large, first, every in run_group(calculate, size, call=call):
@@ -89,6 +89,29 @@ def test_a_process_that_is_silent_is_given_up():
     assert "sent nothing" in tracker.failure
     own.close()
     other.close()
+
+
+@pytest.mark.parametrize("finish", [None, sorted])
+@pytest.mark.parametrize("silent", [0, 1, 3, 5])
+def test_the_silent_process_is_the_one_that_is_named(silent, finish, monkeypatch):
+    monkeypatch.setattr(groups, "_LONGER", 0.2)
+    monkeypatch.setattr(connection, "_TICK", 0.02)
+    ended = threading.Event()
+
+    def call(group):
+        if group.rank == silent:
+            ended.wait(10)
+            return "silent"
+        try:
+            return group.combine("ranks", lambda: [group.rank], list.__add__, finish)
+        finally:
+            ended.set()
+
+    found = run_group(call, 6, timeout=0.2)
+    assert found.pop(silent) == "silent"
+    for text in found:
+        assert f"worker {silent} (" in text
+        assert "sent nothing for 0.2 seconds" in text
 
 
 def test_another_token_is_an_error_and_the_group_still_comes_about():

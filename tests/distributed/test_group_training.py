@@ -105,13 +105,14 @@ def test_histograms_in_shared_memory(monkeypatch, params):
     def of_part(rows):
         return train(slice(*(3 * bound for bound in (rows.start, rows.stop))))
 
-    monkeypatch.setattr(f"{__name__}.SPLITS", {3: [0, 200, 600, 1_000]})
+    bounds = [0, 200, 300, 600, 700, 1_000]  # two steps, and a process beyond them
+    monkeypatch.setattr(f"{__name__}.SPLITS", {5: bounds})
     places, at = [], MappedMemory.at
     monkeypatch.setattr(
         MappedMemory, "at", lambda own, place: places.append(place) or at(own, place)
     )
-    assert run(3, of_part) == [train(slice(n_rows))] * 3
-    assert len(set(places)) > 3
+    assert run(5, of_part) == [train(slice(n_rows))] * 5
+    assert len(set(places)) > 5
 
 
 def test_a_line_a_round_is_printed_once(capsys):

@@ -237,7 +237,7 @@ def test_a_process_that_ends_at_any_message_is_an_error_in_all_others(way, monke
         """Make a call, unless the worker 1 has made the calls before the last."""
         if group.rank == 1 and group._calls == last:
             if "lost" in way:  # as the system closes the connections of a process
-                for connection in (*group._peers, group._tracker):
+                for connection in (*group._peers.values(), group._tracker):
                     connection.close()
             raise MemoryError("no")
         return combine(group, *args, **options)

@@ -46,12 +46,16 @@ def loaded_kernels():
 
 @pytest.fixture(autouse=True)
 def wrong_messages(monkeypatch):
-    send, transmit = Group._send, Connection._transmit
+    transmit = Connection._transmit
 
-    def note_kind(group, peer, rank, value):
-        faults.kind = value[0].partition(" (call")[0].partition(" of ")[0]
-        send(group, peer, rank, value)
-        faults.kind = "text"
+    def note_kind(step):
+        def noting(group, rank, value):
+            faults.kind = value[0].partition(" (call")[0].partition(" of ")[0]
+            answer = step(group, rank, value)
+            faults.kind = "text"
+            return answer
+
+        return noting
 
     def transmit_wrongly(connection, parts):
         if faults.kinds is None:
@@ -76,7 +80,8 @@ def wrong_messages(monkeypatch):
             return None
         return transmit(connection, [whole])
 
-    monkeypatch.setattr(Group, "_send", note_kind)
+    for step in ("_send", "_exchange"):
+        monkeypatch.setattr(Group, step, note_kind(getattr(Group, step)))
     monkeypatch.setattr(Connection, "_transmit", transmit_wrongly)
     monkeypatch.setattr(connections, "_PATIENCE", 0.5)
     monkeypatch.setattr(trackers, "_HELLO_TIMEOUT", 2.0)
