@@ -344,6 +344,28 @@ def test_a_tree_of_sorted_columns_is_one_dispatch(policy, sampled, monkeypatch):
     assert found == ["grow_exact_tree", *growing] * 3
 
 
+@pytest.mark.parametrize("rows", [ROWS, 500])
+def test_a_deep_symmetric_tree_is_one_dispatch(rows, monkeypatch):
+    """With more nodes than rows, as well: nodes that gain nothing have no histogram."""
+    values, labels = (column[:rows] for column in TABLES["many bins"])
+    params = {"grow_policy": "symmetric", "max_depth": 12, "min_child_weight": 0}
+    data, kernels = hornbeam.DMatrix(values, labels), []
+    for most in (1 << 16, 100):
+        params["max_cached_hist_node"] = most
+        with monkeypatch.context() as patch:
+            kernels.append(kernels_of_three_trees(data, params, patch))
+    in_one, by_level = kernels
+    assert sum("grow_symmetric_tree" in name for name in in_one) == 3
+    banned = ("build_histograms", "level", "partition_rows")
+    assert not [name for name in in_one if any(word in name for word in banned)]
+    assert "grow_symmetric_tree" not in by_level
+    models = [
+        hornbeam.train({**params, "max_cached_hist_node": most}, data, 2)
+        for most in (1 << 16, 100)
+    ]
+    assert models[0].digest() == models[1].digest()
+
+
 def test_tables_grow_while_a_tree_is_grown(monkeypatch):
     """A tree of more nodes than there is room for goes on where it stopped."""
     sizes, allocate = [], TreeGrower._allocate
