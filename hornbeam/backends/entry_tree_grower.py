@@ -38,7 +38,7 @@ from hornbeam.kernels.tree_tables import (
     TreeTables,
 )
 
-__all__ = ["EntryTreeGrower", "EntryTreeSearch"]
+__all__ = ["EntryTreeGrower", "EntryTreeSearch", "TreeCall"]
 
 #: The most bytes of the masks of features of the nodes that are searched together.
 _MASK_BYTES = 1 << 26
