@@ -100,6 +100,10 @@ FASTER = {
 #: Kernels that others call seldom. They have code of their own, which those share.
 PARTS = frozenset(
     {
+        "exact.begin_root",
+        "exact.find_exact_splits",
+        "exact.partition_entries",
+        "exact.send_rows",
         "histogram.build_histograms",
         "partition.mark_leaves",
         "partition.partition_rows",

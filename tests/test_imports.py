@@ -217,6 +217,7 @@ LATE = {
     "__main__": {"cli.app"},
     "backends.factory": {
         "backends.exact",
+        "backends.exact_tree_grower",
         "backends.external",
         "backends.memory_plan",
         "backends.sparse",

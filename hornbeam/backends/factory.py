@@ -55,7 +55,7 @@ Floats = NDArray[np.float64]
 
 def bytes_of_order(n_entries: int, n_columns: int, threads: int) -> int:
     """Return the least memory of training on `n_entries` sorted entries."""
-    from hornbeam.backends.exact import working_bytes
+    from hornbeam.backends.exact_tree_grower import working_bytes
 
     longest = -(-n_entries // n_columns)
     return 8 * n_entries + working_bytes(n_entries, longest, threads)

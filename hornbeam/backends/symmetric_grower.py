@@ -23,10 +23,8 @@ from hornbeam.kernels.tree_tables import HistogramPool, TreeFeatures
 
 __all__ = ["SymmetricGrower"]
 
-#: The most levels of a tree that is grown in one call.
-_MOST_LEVELS = 11
-#: No parent, the first slot, and more hessians than any split needs.
-_FAMILY_OF_ROOT = np.array([-1, 0, 1 << 62])
+#: No parent, no slot yet, and more hessians than any split needs.
+_FAMILY_OF_ROOT = np.array([-1, -1, 1 << 62])
 
 
 class SymmetricGrower:
@@ -52,11 +50,17 @@ class SymmetricGrower:
         limits: GrowthLimits,
         draws: ColumnDraws,
     ) -> GrownTree | None:
-        """Return the tree that grows from this root; None: it may be too large."""
-        levels = limits.max_depth
-        if levels > _MOST_LEVELS or len(search.histograms) < 1 << (levels - 1):
+        """Return the tree that grows from this root.
+
+        None: it may need more histograms than there are.
+        """
+        levels, rows = limits.max_depth, root.rows
+        # Only siblings of which one has rows have histograms; one more is in use while
+        # the slots of parents are assigned to their children.
+        most = min(1 << (levels - 1), 2 * rows.rows.shape[1] + 1)
+        if len(search.histograms) < most:
             return None
-        rows, gradients, chosen = root.rows, root.gradients, search.chosen
+        gradients, chosen = root.gradients, search.chosen
         assert gradients is not None
         threads = self._team.threads_for(rows.rows.shape[1] * rows.columns.chosen.size)
         groups = None if search.constraints is None else search.constraints.groups

@@ -97,8 +97,10 @@ class TreeSettings:
         lossguide = p.grow_policy == "lossguide"
         symmetric = p.grow_policy == "symmetric"
         size = p.max_depth, p.max_leaves
+        # Each split gains more than epsilon, so that a lower gamma prunes none.
+        prunes = p.prunes() and p.gamma > p.gain_epsilon
         self.limits = GrowthLimits(
-            lossguide, *size, p.gamma, p.prunes(), symmetric, p.gain_epsilon
+            lossguide, *size, p.gamma, prunes, symmetric, p.gain_epsilon
         )
         self.learning_rate = p.learning_rate / p.num_parallel_tree
         self.columns = p.multi_output_columns(learner.model.n_outputs)

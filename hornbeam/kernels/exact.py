@@ -1,7 +1,9 @@
-"""Exact greedy search: every cut between two values, from sorted columns.
+"""The phases of exact greedy search: every cut between two values, from sorted columns.
 
 An entry is the rank of a value in its column and the row that has it, in one word. The
-entries of a node are contiguous in each column, in ascending order.
+entries of a node are contiguous in each column, in ascending order. Each level of a
+tree is one pass over all entries, which are partitioned among the children (Mehta,
+Agrawal and Rissanen 1996; Chen and Guestrin 2016, section 4.1).
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from hornbeam.kernels.split import (
     search_one_way,
     settle_split,
 )
-from hornbeam.kernels.sync import next_task, prefetch
+from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
     "NodeEntries",
+    "SentNodes",
+    "begin_root",
     "find_exact_splits",
     "partition_entries",
-    "send_left_out",
     "send_rows",
 ]
 
@@ -47,7 +50,7 @@ class NodeEntries(NamedTuple):
     segments
         (nodes, features, 2) int64: begin and end of a node's entries.
     gradients
-        (2 * rows,) int64: gradient and hessian of each row.
+        (2 * rows,) int64: gradient and hessian of each row, which share a cache line.
     totals
         (nodes, 3) int64: the sums of gradients, hessians and rows.
     directions
@@ -59,6 +62,72 @@ class NodeEntries(NamedTuple):
     gradients: NDArray[np.int64]
     totals: NDArray[np.int64]
     directions: NDArray[np.int64]
+
+
+class SentNodes(NamedTuple):
+    """The nodes whose rows go to the children, (nodes,) int64 each.
+
+    Attributes
+    ----------
+    feature
+        That a node is split by; -1: its rows stay.
+    last
+        The rank of the last value that goes left.
+    left
+        The left child; the right one follows.
+    missing
+        The child that rows with a missing value go to.
+    """
+
+    feature: NDArray[np.int64]
+    last: NDArray[np.int64]
+    left: NDArray[np.int64]
+    missing: NDArray[np.int64]
+
+
+@kernel
+def begin_root(
+    thread_id,
+    n_threads,
+    sync,
+    starts,  # (features + 1,) int64: the first entry of each column
+    columns,  # (entries,) uint64: the entries of all rows
+    chosen,  # (chosen,) uint64: the features of the tree
+    wide,  # (2, rows) int64
+    taken,  # (rows,) uint8: whether a row is in the sample; empty: all are
+    gradients,  # (2 * rows,) int64, out: see `NodeEntries`
+    node_of,  # (rows,) uint32, out
+    sums,  # (threads, 3) int64, out: gradients, hessians and rows of the sample
+    segments,  # (nodes, features, 2) int64, out: of the root
+    entries,  # (entries,) uint64, out: of the rows in the sample; not if all are
+):
+    """Put all rows into the root, and the entries of those in the sample."""
+    own = sums[thread_id]
+    for part in range(3):
+        own[part] = 0
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < node_of.size:
+        for row in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, node_of.size)):
+            node_of[row] = 0
+            gradients[2 * row] = wide[0, row]
+            gradients[2 * row + 1] = wide[1, row]
+            if taken.size == 0 or taken[row] != 0:
+                own[0] += wide[0, row]
+                own[1] += wide[1, row]
+                own[2] += 1
+        task = next_task(sync, 0)
+    task = next_task(sync, 1)
+    while task < chosen.size:
+        feature = chosen[task]
+        begin, end = starts[feature], starts[feature + _ONE]
+        segments[0, feature, 0] = begin
+        if taken.size > 0:
+            first, end = begin, begin
+            for entry in columns[first : starts[feature + _ONE]]:
+                entries[end] = entry
+                end += np.int64(taken[entry & _ROW] != 0)
+        segments[0, feature, 1] = end
+        task = next_task(sync, 1)
 
 
 @inline
@@ -127,16 +196,18 @@ def find_exact_splits(
     thread_id,
     n_threads,
     sync,
+    first,  # the first of the nodes that are searched
+    count,  # their number
     nodes,  # NodeEntries
-    candidates,  # CandidateFeatures
+    candidates,  # CandidateFeatures; row 0 of the masks is of the first node
     scales,  # (2,) float64: the value of one unit of gradient and hessian sums
     rules,  # SplitRules
-    limits,  # NodeConstraints of the nodes, or None
+    limits,  # NodeConstraints of all nodes, or None
     most,  # candidates of a node and feature; 0: all cuts between two values
     scratch,  # (threads, 7, most entries of a feature + 1) float64
-    splits,  # (nodes, chosen) SPLIT_DTYPE, out
+    found,  # (threads, more than `count`) SPLIT_DTYPE, out: the first are the best
 ):
-    """Write the best split of each node by each feature.
+    """Write the best split of each node among the features that the thread searches.
 
     Candidates are all cuts between two values of the node; or, where these are more
     than `most`, the weighted quantiles of the node (Chen and Guestrin 2016, section
@@ -144,7 +215,8 @@ def find_exact_splits(
 
     XGBoost's order of candidates: direction 0 is from the lowest value upwards with
     missing values on the right, direction 1 from the highest value downwards with
-    missing values on the left. The first of equal candidates wins.
+    missing values on the left. The first of equal candidates wins, and of equal
+    features the lowest.
     """
     entries, segments, pairs, totals, directions = nodes
     chosen, allowed, _ = candidates
@@ -157,34 +229,37 @@ def find_exact_splits(
     sums_g[0] = 0
     sums_h[0] = 0
     sums_n[0] = 0
+    own_splits = found[thread_id]
+    for i in range(count):
+        keep_candidate(own_splits[i], 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
+    split = own_splits[count]
     task = next_task(sync, 0)
-    while task < splits.size:
-        node, place = task // chosen.size, task % chosen.size
-        feature = np.int64(chosen[place])
+    while task < count * chosen.size:
+        number, feature = task // chosen.size, np.int64(chosen[task % chosen.size])
+        node = first + number
         total = NodeSums(totals[node, 0], totals[node, 1], totals[node, 2])
-        split = splits[node, place]
         split["total_gradient"] = total.gradients
         split["total_hessian"] = total.hessians
         keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
-        count = 0
-        if allowed.size == 0 or allowed[node, feature] != 0:
+        values = np.int64(0)
+        if allowed.size == 0 or allowed[number, feature] != 0:
             begin, end = segments[node, feature, 0], segments[node, feature, 1]
             own = entries[begin:end]
-            count = _sum_up(own, pairs, limits, sums_g, sums_h, sums_n, lasts)
+            values = _sum_up(own, pairs, limits, sums_g, sums_h, sums_n, lasts)
         firsts = lasts
-        if 0 < most < count:
+        if 0 < most < values:
             firsts = buffer[5].view(np.int64)
-            found = _propose(sums_h, count, most, cuts)
-            count = _join(
-                cuts, found, count, limits, sums_g, sums_h, sums_n, lasts, firsts
+            proposed = _propose(sums_h, values, most, cuts)
+            values = _join(
+                cuts, proposed, values, limits, sums_g, sums_h, sums_n, lasts, firsts
             )
         for down in range(
-            directions[feature, 0], directions[feature, 1] if count > 0 else 0
+            directions[feature, 0], directions[feature, 1] if values > 0 else 0
         ):
             search_one_way(
                 down,
                 NodeSums(sums_g, sums_h, sums_n),
-                count,
+                values,
                 total,
                 node,
                 feature,
@@ -196,10 +271,24 @@ def find_exact_splits(
             )
         if split["feature"] >= 0:
             last = split["bin"]
-            split["next_bin"] = firsts[last + 1] if last + 1 < count else -1
+            split["next_bin"] = firsts[last + 1] if last + 1 < values else -1
             split["bin"] = lasts[last] if last >= 0 else -1
-        settle_split(split, total.rows, node, scales, rules, limits)
+            settle_split(split, total.rows, node, scales, rules, limits)
+            if split["gain"] > own_splits[number]["gain"]:
+                own_splits[number] = split
         task = next_task(sync, 0)
+    barrier(sync, n_threads)
+    if thread_id > 0:
+        return
+    for i in range(count):
+        best = own_splits[i]
+        for other in range(1, n_threads):
+            split = found[other, i]
+            lower = split["feature"] < best["feature"]
+            if split["gain"] > best["gain"] or (
+                split["gain"] == best["gain"] and split["gain"] > 0.0 and lower
+            ):
+                own_splits[i] = split
 
 
 @kernel
@@ -207,48 +296,37 @@ def send_rows(
     thread_id,
     n_threads,
     sync,
-    tasks,  # (tasks, 3) int64: node, begin and end of entries of its split's feature
+    tasks,  # (tasks, 3) int64: feature, begin and end of entries of this feature
     entries,  # (entries,) uint64
-    last,  # (nodes,) int64: the last value that goes left
-    left,  # (nodes,) int64: the left child, the right one follows
-    feature,  # (nodes,) int64: the feature that each node is split by, or -1
+    sent,  # SentNodes
+    sends_missing,  # whether rows can miss one of the features
+    taken,  # (rows,) uint8: whether a row is in the sample; empty: all are
     node_of,  # (rows,) uint32, in and out
 ):
-    """Send rows from nodes to their children by the entries of the split's feature.
+    """Send rows from nodes to their children.
 
-    Entries of rows at other nodes are ignored.
+    First go those of entries of the splits' features; entries of rows at other nodes
+    are ignored. Rows that are still at the nodes then miss the feature.
     """
+    feature, last, left, missing = sent
     task = next_task(sync, 0)
     while task < tasks.shape[0]:
-        wanted = feature[tasks[task, 0]]
+        wanted = tasks[task, 0]
         for entry in entries[tasks[task, 1] : tasks[task, 2]]:
             row = entry & _ROW
             node = node_of[row]
-            if node < feature.size and feature[node] == wanted:
+            if feature[node] == wanted:
                 rank = np.int64(entry >> _RANK_SHIFT)
                 node_of[row] = np.uint32(left[node] + (rank > last[node]))
         task = next_task(sync, 0)
-
-
-@kernel
-def send_left_out(
-    thread_id,
-    n_threads,
-    sync,
-    left,  # (nodes,) int64: the left child, the right one follows
-    feature,  # (nodes,) int64: the feature that each node is split by, or -1
-    missing_left,  # (nodes,) uint8
-    node_of,  # (rows,) uint32, in and out
-):
-    """Send rows that are still at a split node: those with a missing value."""
-    task = next_task(sync, 0)
-    while task * TASK_ROWS < node_of.size:
-        own = node_of[task * TASK_ROWS : (task + 1) * TASK_ROWS]
-        for i in range(own.size):
-            node = own[i]
-            if node < feature.size and feature[node] >= 0:
-                own[i] = np.uint32(left[node] + 1 - np.int64(missing_left[node]))
-        task = next_task(sync, 0)
+    barrier(sync, n_threads)
+    task = next_task(sync, 1)
+    while sends_missing and task * TASK_ROWS < node_of.size:
+        for row in range(task * TASK_ROWS, min((task + 1) * TASK_ROWS, node_of.size)):
+            node = node_of[row]
+            if feature[node] >= 0 and (taken.size == 0 or taken[row] != 0):
+                node_of[row] = np.uint32(missing[node])
+        task = next_task(sync, 1)
 
 
 @kernel
@@ -256,13 +334,14 @@ def partition_entries(
     thread_id,
     n_threads,
     sync,
-    nodes,  # (nodes,) int64: the split nodes
-    left,  # (nodes,) int64: the left child of each, the right one follows
+    first,  # the first child of the split nodes; the others follow
+    parents,  # (nodes,) int64: the parent of each node
     chosen,  # (chosen,) uint64: features
     node_of,  # (rows,) uint32
     scratch,  # (threads, 7, most entries of a feature + 1) float64
-    segments,  # (all nodes, features, 2) int64, in and out
-    entries,  # (entries,) uint64, in and out
+    source,  # (entries,) uint64: the entries of the split nodes
+    segments,  # (nodes, features, 2) int64, in and out
+    entries,  # (entries,) uint64, out: those of the children; may be the source
 ):
     """Partition the entries of each node stably: left child first, then right child.
 
@@ -271,16 +350,16 @@ def partition_entries(
     """
     rights = scratch[thread_id, 0].view(np.uint64)
     task = next_task(sync, 0)
-    while task < nodes.size * chosen.size:
-        node, child = nodes[task // chosen.size], left[task // chosen.size]
-        feature = chosen[task % chosen.size]
+    while task < (parents.size - first) // 2 * chosen.size:
+        child = first + 2 * (task // chosen.size)
+        node, feature = parents[child], chosen[task % chosen.size]
         begin, end = segments[node, feature, 0], segments[node, feature, 1]
-        own = entries[begin:end]
+        given, own = source[begin:end], entries[begin:end]
         right = np.uint32(child + 1)
         n_left = np.uint64(0)
         n_right = np.uint64(0)
         for i in range(np.uint64(own.size)):
-            entry = own[i]
+            entry = given[i]
             goes_right = np.uint64(node_of[entry & _ROW] == right)
             own[n_left] = entry
             rights[n_right] = entry

@@ -32,18 +32,13 @@ from hornbeam.kernels.split import CandidateFeatures
 from hornbeam.kernels.sync import barrier, is_stopped, restart_tasks, sharers_for
 from hornbeam.kernels.tree_end import number_leaves, sum_and_weigh
 from hornbeam.kernels.tree_growth import (
-    add_children,
-    bound_new_nodes,
-    choose_nodes,
     clear_leaves,
-    is_worthwhile,
-    mask_features,
+    list_nodes,
     may_split,
-    push,
-    store_sides,
+    split_next,
+    store_splits,
 )
 from hornbeam.kernels.tree_tables import (
-    BEGIN,
     COMMAND,
     COMPLETE,
     END,
@@ -51,9 +46,7 @@ from hornbeam.kernels.tree_tables import (
     LACKS_ENTRIES,
     N_BUILDERS,
     N_GATHERED,
-    N_LEAVES,
     N_NODES,
-    N_PENDING,
     N_SEARCHED,
     N_TASKS,
     NEXT,
@@ -180,19 +173,14 @@ class SparseTreeBuffers(NamedTuple):
 
 @inline
 def _list_nodes(most, features, tables, buffers):
-    """List the next nodes whose splits are searched, and what they may be split by."""
+    """List the next nodes whose splits are searched, and the place of each node."""
     state = tables.state
-    begin, end = state[NEXT], min(state[NEXT] + most, state[END])
+    list_nodes(most, features, tables, buffers)
+    count = state[N_SEARCHED]
     for node in range(state[N_NODES]):
-        buffers.place[node] = end - begin
-    masks = np.int64(0)
-    for node in range(begin, end):
-        number = node - begin
-        buffers.place[node] = number
-        # Without masks there is one row, which is not written.
-        own = buffers.allowed[number % buffers.allowed.shape[0]]
-        masks += mask_features(node, features, tables, buffers.columns, own)
-    state[NEXT], state[N_SEARCHED], state[N_TASKS] = end, end - begin, masks
+        buffers.place[node] = count
+    for i in range(count):
+        buffers.place[state[NEXT] - count + i] = i
 
 
 @inline
@@ -243,37 +231,9 @@ def _gather(rows, gather_one_in, tables, buffers):
 
 
 @inline
-def _store_splits(rules, limits, tables, buffers):
-    """Store the best split of each node that has been searched."""
-    state, no_sides = tables.state, buffers.no_sides
-    first = state[NEXT] - state[N_SEARCHED]
-    for i in range(state[N_SEARCHED]):
-        node = first + i
-        tables.splits[node] = buffers.found[0, i]
-        if limits is not None:
-            store_sides(tables.splits[node], node, no_sides, limits.tables)
-        if rules.lossguide and is_worthwhile(tables, node, rules):
-            push(tables, node)
-
-
-@inline
-def _enter_nodes(batch, count, tables):
-    """Enter the children of the chosen nodes; these are the last nodes then."""
-    state = tables.state
-    state[BEGIN] = state[N_NODES]
-    for i in range(count):
-        left = state[N_NODES]
-        tables.nodes[batch[i]]["left"] = left
-        tables.nodes[left]["left"] = tables.nodes[left + 1]["left"] = -1
-        add_children(batch[i], tables)
-    state[N_LEAVES] += count
-    state[END] = state[N_NODES]
-
-
-@inline
-def _send(batch, count, team, n_rows, tables, buffers):
-    """Let the rows of these nodes go to the children next; return the threads."""
-    state = tables.state
+def _send(count, team, n_rows, tables, buffers):
+    """Let the rows of the batch go to the children next; return the threads."""
+    state, batch = tables.state, buffers.batch
     for node in range(state[N_NODES]):
         buffers.after[node] = node
     for i in range(count):
@@ -302,7 +262,7 @@ def _plan(team, n_rows, entries, features, rules, limits, tables, buffers):
         state[COMMAND] = _SEARCH
         return sharers_for(team, CELLS_PER_ENTRY * entries, True)
     if ended == _SEARCH:
-        _store_splits(rules, limits, tables, buffers)
+        store_splits(buffers.found[0], buffers.no_sides, rules, limits, tables)
     elif state[NEXT] == 0 and not may_split(0, rules, tables):
         state[NEXT] = 1
     if state[NEXT] < state[END]:
@@ -311,24 +271,9 @@ def _plan(team, n_rows, entries, features, rules, limits, tables, buffers):
         threads = sharers_for(team, CELLS_PER_ROW * n_rows, True)
         state[N_BUILDERS] = 1 if threads == 1 else team
         return threads
-    batch = buffers.batch
-    count = choose_nodes(tables, rules, batch)
-    while count > 0:
-        _enter_nodes(batch, count, tables)
-        if may_split(state[BEGIN], rules, tables):
-            if limits is not None:
-                bound_new_nodes(batch[:count], limits, tables)
-            state[NEXT] = state[BEGIN]
-            return _send(batch, count, team, n_rows, tables, buffers)
-        # The children stay leaves: all rows of these nodes are sent there together.
-        state[BEGIN] = state[NEXT] = state[END]
-        for i in range(count):
-            tables.pending[state[N_PENDING] + i] = batch[i]
-        state[N_PENDING] += count
-        count = choose_nodes(tables, rules, batch)
-    if count == 0 and state[N_PENDING] > 0:
-        pending, state[N_PENDING] = state[N_PENDING], 0
-        return _send(tables.pending, pending, team, n_rows, tables, buffers)
+    count = split_next(buffers.batch, rules, limits, tables)
+    if count > 0:
+        return _send(count, team, n_rows, tables, buffers)
     state[COMMAND] = _STOP
     state[STATUS] = FULL if count < 0 else COMPLETE
     if count == 0:

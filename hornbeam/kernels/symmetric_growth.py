@@ -2,8 +2,8 @@
 
 All threads of the team enter `grow_symmetric_tree` once. Thread 0 plans, and shares
 long phases with the others, as in `tree.grow_tree`: rows are partitioned, histograms
-built, and the gains of the level's nodes added up. All histograms of a level are kept,
-so that their number limits the depth.
+built, and the gains of the level's nodes added up. The histograms of all nodes of a
+level that may gain are kept.
 
 The tree is the one that `growth.symmetric` grows with the same functions, call by call.
 """
@@ -165,21 +165,36 @@ def _may_gain(tables, node, rules):
 
 
 @inline
-def _assign_slots(begin, end, tables, rules, buffers):
+def _take_slot(free):
+    """Return a free slot of the stack, which is not free any more."""
+    height = free.size - 1
+    free[height] -= 1
+    return free[free[height]]
+
+
+@inline
+def _free_slot(slot, free):
+    height = free.size - 1
+    free[free[height]] = slot
+    free[height] += 1
+
+
+@inline
+def _assign_slots(begin, end, tables, pool, rules, buffers):
     """Assign slots to the histograms of a level, and list what is to be done.
 
     Of two siblings the histogram of the smaller one is built; the larger one takes over
     the slot of the parent, from which the smaller one is subtracted. Nodes that cannot
     gain by any split need no histogram.
     """
-    state, family = tables.state, tables.family
+    state, family, free = tables.state, tables.family, pool.free
     built, slots, searched = buffers.batch[0], buffers.batch[1], buffers.batch[2]
     n_built = n_searched = n_subtracted = np.int64(0)
     if begin == 0:
-        built[0] = slots[0] = searched[0] = family[_SLOT, 0] = 0
+        slots[0] = family[_SLOT, 0] = _take_slot(free)
+        built[0] = searched[0] = 0
         n_built = n_searched = np.int64(1)
-    parents = (end - begin) // 2
-    for i in range(parents):
+    for i in range((end - begin) // 2):
         left = begin + 2 * i
         smaller = left + np.int64(node_size(tables, left) > node_size(tables, left + 1))
         larger = 2 * left + 1 - smaller
@@ -192,10 +207,11 @@ def _assign_slots(begin, end, tables, rules, buffers):
             buffers.subtracted[0, n_subtracted] = larger
             buffers.subtracted[1, n_subtracted] = smaller
             n_subtracted += 1
+        elif slot >= 0:
+            _free_slot(slot, free)
         if keeps_larger or _may_gain(tables, smaller, rules):
-            family[_SLOT, smaller] = parents + i
+            slots[n_built] = family[_SLOT, smaller] = _take_slot(free)
             built[n_built] = smaller
-            slots[n_built] = parents + i
             n_built += 1
         for node in range(left, left + 2):
             if _may_gain(tables, node, rules):
@@ -327,7 +343,7 @@ def _plan(team, features, rules, pool, tables, buffers):
         tasks = buffers.partition_tasks[: state[_N_TASKS]]
         settle_children(tasks, buffers.counts, tables.nodes)
     if ended in (_STOP, _PARTITION):
-        _assign_slots(state[BEGIN], state[END], tables, rules, buffers)
+        _assign_slots(state[BEGIN], state[END], tables, pool, rules, buffers)
         if state[_N_SEARCHED] > 0:
             return _list_histograms(team, features, rules, pool, tables, buffers)
     elif ended == _BUILD:

@@ -21,7 +21,11 @@ from hornbeam.kernels.tree_tables import (
     HESSIAN,
     N_LEAVES,
     N_NODES,
+    N_PENDING,
     N_QUEUE,
+    N_SEARCHED,
+    N_TASKS,
+    NEXT,
     PARENT,
     SLOT,
 )
@@ -32,10 +36,13 @@ __all__ = [
     "choose_nodes",
     "clear_leaves",
     "is_worthwhile",
+    "list_nodes",
     "mask_features",
     "may_split",
     "push",
+    "split_next",
     "store_sides",
+    "store_splits",
 ]
 
 
@@ -227,6 +234,77 @@ def mask_features(node, features, tables, scratch, allowed):
                 allowed[feature] = 1
         allow_together(tables.used[node], features.groups, allowed)
     return np.int64(draws_some or has_group)
+
+
+@inline
+def list_nodes(most, features, tables, buffers):
+    """List the next nodes whose splits are searched, and what they may be split by."""
+    state = tables.state
+    begin, end = state[NEXT], min(state[NEXT] + most, state[END])
+    masks = np.int64(0)
+    for node in range(begin, end):
+        # Without masks there is one row, which is not written.
+        own = buffers.allowed[(node - begin) % buffers.allowed.shape[0]]
+        masks += mask_features(node, features, tables, buffers.columns, own)
+    state[NEXT], state[N_SEARCHED], state[N_TASKS] = end, end - begin, masks
+
+
+@inline
+def store_splits(found, no_sides, rules, limits, tables):
+    """Store the best split of each node that has been searched."""
+    state = tables.state
+    first = state[NEXT] - state[N_SEARCHED]
+    for i in range(state[N_SEARCHED]):
+        node = first + i
+        tables.splits[node] = found[i]
+        if limits is not None:
+            store_sides(tables.splits[node], node, no_sides, limits.tables)
+        if rules.lossguide and is_worthwhile(tables, node, rules):
+            push(tables, node)
+
+
+@inline
+def _enter_nodes(batch, count, tables):
+    """Enter the children of the chosen nodes; these are the last nodes then."""
+    state = tables.state
+    state[BEGIN] = state[N_NODES]
+    for i in range(count):
+        left = state[N_NODES]
+        tables.nodes[batch[i]]["left"] = left
+        tables.nodes[left]["left"] = tables.nodes[left + 1]["left"] = -1
+        add_children(batch[i], tables)
+    state[N_LEAVES] += count
+    state[END] = state[N_NODES]
+
+
+@inline
+def split_next(batch, rules, limits, tables):
+    """Split the next nodes, where rows do not move; return the number of the batch.
+
+    The rows of the batch are sent to the children next. Nodes whose children stay
+    leaves wait: all of them are the last batch. Returns 0 where the tree is complete,
+    -1 where the tables are full.
+    """
+    state = tables.state
+    count = choose_nodes(tables, rules, batch)
+    while count > 0:
+        _enter_nodes(batch, count, tables)
+        if may_split(state[BEGIN], rules, tables):
+            if limits is not None:
+                bound_new_nodes(batch[:count], limits, tables)
+            state[NEXT] = state[BEGIN]
+            return count
+        state[BEGIN] = state[NEXT] = state[END]
+        for i in range(count):
+            tables.pending[state[N_PENDING] + i] = batch[i]
+        state[N_PENDING] += count
+        count = choose_nodes(tables, rules, batch)
+    if count == 0:
+        count = state[N_PENDING]
+        for i in range(count):
+            batch[i] = tables.pending[i]
+        state[N_PENDING] = 0
+    return count
 
 
 @inline

@@ -38,9 +38,11 @@ __all__ = [
     "N_PENDING",
     "N_QUEUE",
     "N_SEARCHED",
+    "N_SENT",
     "N_SUBTRACTED",
     "N_TASKS",
     "PARENT",
+    "SENDS_MISSING",
     "SLOT",
     "STATE_SIZE",
     "STATUS",
@@ -77,8 +79,10 @@ __all__ = [
     N_BUILDERS,  # threads that build the listed histograms, or sum nodes
     BEYOND,  # whether a leaf value is beyond float32
     N_GATHERED,  # gathered entries of sparse rows; -1: all entries are searched
+    N_SENT,  # nodes of exact trees whose rows go to the children
+    SENDS_MISSING,  # whether some of these rows may miss the feature
     STATE_SIZE,
-) = range(18)
+) = range(20)
 
 #: Statuses: the tree is complete, the tables have no room for more nodes, or the
 #: entries of sparse rows are needed row by row.

@@ -240,6 +240,43 @@ def test_every_configuration_of_stored_entries(params, limits):
     assert one == other
 
 
+#: Gradients are multiples of 1/64, so that sums are the same whatever their units.
+SIXTY_FOURTHS = {
+    "objective": "reg:squarederror",
+    "base_score": 0.0,
+    "scale_pos_weight": 1.0,
+    "sampling_method": "uniform",
+    "pruning": "before",
+}
+#: What trees of values do not have.
+OF_BINS = {
+    "max_bin",
+    "max_cached_hist_node",
+    "cat_smooth",
+    "cat_l2",
+    "min_data_per_group",
+}
+
+
+@given(params=PARAMETERS, limits=st.one_of(st.just({}), CONSTRAINTS))
+@examples(40)
+def test_every_configuration_of_sorted_columns(params, limits):
+    """Where each value has a bin, trees of values are those of bins, split by split."""
+    values = TABLES["numbers"][0]
+    labels = np.round(np.nan_to_num(values[:, 0] * values[:, 1]) % 3 * 64) / 64 - 1
+    params = {**params, **limits, **SIXTY_FOURTHS}
+    params = {name: params[name] for name in params.keys() - OF_BINS}
+    weights = np.arange(6) % 4 / 4 if params.pop("feature_weights", False) else None
+    data = hornbeam.DMatrix(values, labels, feature_weights=weights)
+    models = [
+        hornbeam.train({**params, **own}, data, 1, verbose_eval=False)
+        for own in ({"max_bin": 700}, {"tree_method": "exact"})
+    ]
+    one, other = (model.model.trees[0] for model in models)
+    for name in ("left", "feature", "default_left", "gain", "cover", "value", "weight"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
+
+
 def name_of(kernel):
     """Return the name of a kernel, which may be native."""
     native = getattr(kernel, "__self__", None)
@@ -291,6 +328,42 @@ def test_a_tree_of_stored_entries_is_one_dispatch(policy, monkeypatch):
     assert sum("grow_sparse_tree" in name for name in names) == 3
     banned = ("mark_rows", "find_sparse_splits", "send_rows", "leaves")
     assert not [name for name in names if any(word in name for word in banned)]
+
+
+@pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_tree_of_sorted_columns_is_one_dispatch(policy, sampled, monkeypatch):
+    """One more sends the rows that are not in the sample to the leaves."""
+    params = {"tree_method": "exact", "max_depth": 0, "max_leaves": 100}
+    params |= {"grow_policy": policy, "subsample": 0.5 if sampled else 1.0}
+    data = hornbeam.DMatrix(*TABLES["numbers"])
+    names = kernels_of_three_trees(data, params, monkeypatch)
+    growing = ["send_left_out", "look_up_leaves"] if sampled else []
+    banned = ("exact", "splits", "partition", "send", "leaves")
+    found = [name for name in names if any(word in name for word in banned)]
+    assert found == ["grow_exact_tree", *growing] * 3
+
+
+@pytest.mark.parametrize("rows", [ROWS, 500])
+def test_a_deep_symmetric_tree_is_one_dispatch(rows, monkeypatch):
+    """With more nodes than rows, as well: nodes that gain nothing have no histogram."""
+    values, labels = (column[:rows] for column in TABLES["many bins"])
+    params = {"grow_policy": "symmetric", "max_depth": 12, "min_child_weight": 0}
+    data, kernels = hornbeam.DMatrix(values, labels), []
+    for most in (1 << 16, 100):
+        params["max_cached_hist_node"] = most
+        with monkeypatch.context() as patch:
+            kernels.append(kernels_of_three_trees(data, params, patch))
+    in_one, by_level = kernels
+    assert sum("grow_symmetric_tree" in name for name in in_one) == 3
+    banned = ("build_histograms", "level", "partition_rows")
+    assert not [name for name in in_one if any(word in name for word in banned)]
+    assert "grow_symmetric_tree" not in by_level
+    models = [
+        hornbeam.train({**params, "max_cached_hist_node": most}, data, 2)
+        for most in (1 << 16, 100)
+    ]
+    assert models[0].digest() == models[1].digest()
 
 
 def test_tables_grow_while_a_tree_is_grown(monkeypatch):

@@ -221,7 +221,7 @@ print(json.dumps(counts))
 TWO = {
     "write_bundles": "bins",
     "build_histograms": "bins",
-    "find_exact_splits": "with or without limits",
+    "grow_exact_tree": "with or without limits",
     "mix_outputs": "floats",
     "add_multi_output_trees": "floats",
     "send_rows": "bins",
