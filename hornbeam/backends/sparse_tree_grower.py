@@ -21,7 +21,12 @@ from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.layout import FEATURE_DTYPE, SPLIT_DTYPE, SplitRules
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sampling import ColumnDraws
-from hornbeam.kernels.sparse import MOST_NODES, SparseEntries, SparseScratch
+from hornbeam.kernels.sparse import (
+    MOST_NODES,
+    SparseEntries,
+    SparseHistograms,
+    SparseScratch,
+)
 from hornbeam.kernels.sparse_tree import (
     CELLS_PER_ENTRY,
     RowEntries,
@@ -32,8 +37,6 @@ from hornbeam.kernels.sparse_tree import (
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree_tables import (
     COMPLETE,
-    FULL,
-    LACKS_ENTRIES,
     STATUS,
     LeafGradients,
     TreeFeatures,
@@ -46,6 +49,9 @@ __all__ = ["SparseTreeGrower", "SparseTreeSearch"]
 #: If the nodes have fewer rows than one in this many, their entries are gathered before
 #: the search, which costs as much as searching three times as many entries.
 _GATHER_ONE_IN = 4
+#: The histograms that a tree has memory for: those of nodes of more than a sixteenth of
+#: the rows.
+_SLOTS = 15
 #: The most bytes of the masks of features of the nodes that are searched together.
 _MASK_BYTES = 1 << 26
 _Gathering = tuple[
@@ -132,6 +138,9 @@ class SparseTreeGrower(TreeArrays):
             np.empty((2, 0), np.uint32),
             np.empty(0, kind),
         )
+        self._bounds = np.concatenate([[0], np.cumsum(bins.n_bins)])
+        self._sums = np.empty((0, 0, 0), np.int64)
+        self._free = np.ones(_SLOTS, np.uint8)
         self._buffers: SparseTreeBuffers | None = None
 
     @property
@@ -162,6 +171,8 @@ class SparseTreeGrower(TreeArrays):
         rules = limits.rules(search.rules, search.scales, False, 1)
         masks = groups is not None or min(draws.by_level, draws.by_node) < 1.0
         limits_of = constraints, 0, _NO_UNITS
+        if limits.max_depth != 1 and self._by_row.pointers.size == 0:
+            self._list_by_row()
         tables, buffers = self._allocate(search, masks, 128)
         limited = None
         if search.limits is not None:
@@ -191,11 +202,8 @@ class SparseTreeGrower(TreeArrays):
                 buffers,
                 leaves,
             )
-            if state[STATUS] == LACKS_ENTRIES:
-                self._list_by_row()
             if state[STATUS] != COMPLETE:
-                more = 2 if state[STATUS] == FULL else 1
-                nodes = more * tables.nodes.size
+                nodes = 2 * tables.nodes.size
                 tables, buffers = self._allocate(search, masks, nodes)
                 if search.limits is not None:
                     limited = self._limit(search.limits, *limits_of)
@@ -217,7 +225,6 @@ class SparseTreeGrower(TreeArrays):
             np.empty((2, own.rows.size), np.uint32),
             np.empty_like(own.bins),
         )
-        self._buffers = None
 
     def _allocate(
         self, search: SparseTreeSearch, masks: bool, nodes: int
@@ -236,11 +243,19 @@ class SparseTreeGrower(TreeArrays):
             np.dtype(np.uint8),
         )
         assert self._tables is not None
+        own = self._bins
         tables, buffers, team = self._tables, self._buffers, self._team.size
         wide = self._most_entries if search.gradients.wide.size > 0 else 0
         size, searched = tables.nodes.size, min(tables.nodes.size, MOST_NODES)
         if masks:
             searched = max(1, min(searched, _MASK_BYTES // features))
+        # Siblings are searched together.
+        searched = max(2, searched & ~1)
+        parts = 2 if search.limits is None else 3
+        if self._sums.shape[1] != parts:
+            # The operating system allocates pages on first write.
+            self._sums = np.empty((_SLOTS, parts, self._bounds[-1]), np.int64)
+            self._buffers = buffers = None
         if (
             is_new
             or buffers is None
@@ -258,12 +273,19 @@ class SparseTreeGrower(TreeArrays):
                 np.empty((searched if masks else 1, features), np.uint8),
                 np.empty((3, features), np.uint64),
                 self._marks,
+                SparseHistograms(
+                    self._sums,
+                    self._bounds,
+                    SparseEntries(own.starts[:0], own.rows[:0], own.bins[:0]),
+                    *np.empty((3, searched + 1), np.int64),
+                ),
+                self._free,
                 *self._gathering,
                 SparseScratch(
                     np.empty((team, 2, self._most_entries), np.int64),
                     np.empty((team, 2, wide), np.int64),
                     np.empty((team, searched + 1), np.int64),
-                    np.empty((team, 5, self._most_bins + 1)),
+                    np.empty((team, 8, self._most_bins + 1)),
                 ),
                 np.empty((team, searched), SPLIT_DTYPE),
                 np.empty((0, 2)),
