@@ -28,7 +28,6 @@ from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree_tables import (
     COMPLETE,
-    FULL,
     STATUS,
     GrowthRules,
     LeafGradients,
@@ -172,8 +171,7 @@ class EntryTreeGrower(TreeArrays, ABC):
             self._run(search, TreeCall(features, rules, limited, leaves), tables)
             if state[STATUS] == COMPLETE:
                 return self._grown(self._partition, leaves, limited, False)
-            more = 2 if state[STATUS] == FULL else 1
-            tables = self._allocate(constraints, masks, more * tables.nodes.size)
+            tables = self._allocate(constraints, masks, 2 * tables.nodes.size)
             limited = self._limited(search)
 
     def _limited(self, search: EntryTreeSearch) -> TreeLimits | None:
@@ -196,7 +194,8 @@ class EntryTreeGrower(TreeArrays, ABC):
         size = self._tables.nodes.size
         searched = min(size, self._most_nodes)
         if masks:
-            searched = max(1, min(searched, _MASK_BYTES // features))
+            searched = min(searched, _MASK_BYTES // features)
+        searched = max(2, searched & ~1)  # siblings are searched together
         shape = searched if masks else 1, features
         if is_new or self._buffers is None or self._buffers.allowed.shape != shape:
             allowed = np.empty(shape, np.uint8)

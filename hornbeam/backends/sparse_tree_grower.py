@@ -12,10 +12,17 @@ from hornbeam.backends.entry_tree_grower import (
     EntryTreeSearch,
     TreeCall,
 )
+from hornbeam.backends.interface import GrownTree, GrowthLimits
 from hornbeam.backends.row_state import NO_ROWS
 from hornbeam.binning.layout import SparseBins
 from hornbeam.kernels.layout import SPLIT_DTYPE
-from hornbeam.kernels.sparse import MOST_NODES, SparseEntries, SparseScratch
+from hornbeam.kernels.sampling import ColumnDraws
+from hornbeam.kernels.sparse import (
+    MOST_NODES,
+    SparseEntries,
+    SparseHistograms,
+    SparseScratch,
+)
 from hornbeam.kernels.sparse_tree import (
     CELLS_PER_ENTRY,
     RowEntries,
@@ -24,13 +31,16 @@ from hornbeam.kernels.sparse_tree import (
     grow_sparse_tree,
 )
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.tree_tables import LACKS_ENTRIES, NEXT, STATUS, TreeTables
+from hornbeam.kernels.tree_tables import NEXT, TreeTables
 
 __all__ = ["SparseTreeGrower"]
 
 #: If the nodes have fewer rows than one in this many, their entries are gathered before
 #: the search, which costs as much as searching three times as many entries.
 _GATHER_ONE_IN = 4
+#: The histograms that a tree has memory for: those of nodes of more than a sixteenth of
+#: the rows.
+_SLOTS = 15
 _Gathering = tuple[
     NDArray[np.uint32],
     SparseEntries,
@@ -70,10 +80,29 @@ class SparseTreeGrower(EntryTreeGrower):
             np.empty(0, kind),
         )
         self._wide = np.empty((team.size, 2, 0), np.int64)
+        self._bounds = np.concatenate([[0], np.cumsum(bins.n_bins)])
+        self._sums = np.empty((0, 0, 0), np.int64)
+        self._free = np.ones(_SLOTS, np.uint8)
+
+    def grow(
+        self,
+        search: EntryTreeSearch,
+        limits: GrowthLimits,
+        draws: ColumnDraws,
+        learning_rate: float | None,
+    ) -> GrownTree:
+        if limits.max_depth != 1 and self._by_row.pointers.size == 0:
+            self._list_by_row()
+        parts = 2 if search.limits is None else 3
+        if self._sums.shape[1] != parts:
+            # The operating system allocates pages on first write.
+            self._sums = np.empty((_SLOTS, parts, self._bounds[-1]), np.int64)
+            self._buffers = None
+        return super().grow(search, limits, draws, learning_rate)
 
     def _run(self, search: EntryTreeSearch, call: TreeCall, tables: TreeTables) -> None:
-        own, state, gradients = self._bins, self._state, search.gradients
-        if state[NEXT] == 0:
+        own, gradients = self._bins, search.gradients
+        if self._state[NEXT] == 0:
             self.node_of[:] = 0
         wide = self._most_entries if gradients.wide.size > 0 else 0
         if self._wide.shape[2] != wide:
@@ -97,8 +126,6 @@ class SparseTreeGrower(EntryTreeGrower):
             buffers._replace(scratch=buffers.scratch._replace(wide=self._wide)),
             call.leaves,
         )
-        if state[STATUS] == LACKS_ENTRIES:
-            self._list_by_row()
 
     def _list_by_row(self) -> None:
         """List the entries by row, and allocate memory for gathering some of them."""
@@ -121,7 +148,7 @@ class SparseTreeGrower(EntryTreeGrower):
     def _new_buffers(
         self, size: int, allowed: NDArray[np.uint8], searched: int
     ) -> SparseTreeBuffers:
-        features, team = self._bins.n_bins.size, self._team.size
+        own, team = self._bins, self._team.size
         return SparseTreeBuffers(
             np.empty(size, np.int64),
             np.empty(size, np.int64),
@@ -131,14 +158,21 @@ class SparseTreeGrower(EntryTreeGrower):
             np.empty((team, searched + 1, 3), np.int64),
             np.empty((searched, 3), np.int64),
             allowed,
-            np.empty((3, features), np.uint64),
+            np.empty((3, own.n_bins.size), np.uint64),
             self._marks,
+            SparseHistograms(
+                self._sums,
+                self._bounds,
+                SparseEntries(own.starts[:0], own.rows[:0], own.bins[:0]),
+                *np.empty((3, searched + 1), np.int64),
+            ),
+            self._free,
             *self._gathering,
             SparseScratch(
                 np.empty((team, 2, self._most_entries), np.int64),
                 self._wide,
                 np.empty((team, searched + 1), np.int64),
-                np.empty((team, 5, self._most_bins + 1)),
+                np.empty((team, 8, self._most_bins + 1)),
             ),
             np.empty((team, searched), SPLIT_DTYPE),
             np.empty((0, 2)),

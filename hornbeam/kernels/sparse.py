@@ -1,9 +1,12 @@
-"""Splits and row partition of sparse tables, without histograms.
+"""Splits and row partition of sparse tables.
 
 The stored entries of a feature are contiguous, in the order of their bins. A search
 for splits passes over them once for all nodes of a batch: it distributes them by node,
-as a radix sort does, which yields for each node its non-empty bins in order. No
-histogram is kept, and missing entries cost nothing.
+as a radix sort does, which yields for each node its non-empty bins in order. Missing
+entries cost nothing.
+
+Nodes of many rows have histograms instead, which the larger of two children takes over
+from the parent: only the entries of the smaller one are subtracted.
 """
 
 from __future__ import annotations
@@ -13,15 +16,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.kernels.cut_scores import SCREENED_ROWS, WIDE_RIDGE, may_screen
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import COARSE_HESSIAN_BITS, TASK_ROWS
-from hornbeam.kernels.split import NodeSums, search_cuts, settle_split
+from hornbeam.kernels.split import (
+    NodeSums,
+    screen_order,
+    search_cuts,
+    search_order,
+    settle_split,
+)
 from hornbeam.kernels.sync import barrier, next_task
 
 __all__ = [
     "MOST_NODES",
     "NodeGradients",
     "SparseEntries",
+    "SparseHistograms",
     "SparseScratch",
     "find_sparse_splits",
     "gather_bins",
@@ -80,6 +91,36 @@ class NodeGradients(NamedTuple):
     totals: NDArray[np.int64]
 
 
+class SparseHistograms(NamedTuple):
+    """The histograms of nodes of many rows.
+
+    Attributes
+    ----------
+    sums
+        (slots, 2 or 3, bins) int64: of gradients, hessians and, under constraints,
+        rows; missing values have no bin.
+    bounds
+        (features + 1,) int64: the first bin of each feature.
+    entries
+        Of all rows.
+    slots
+        (nodes,) int64: the histogram of each node; -1: it is searched by its entries.
+    built
+        (nodes + 1,) int64: the same if it is to be built from all entries, otherwise
+        -1, as for the rows of no node.
+    reduced
+        (nodes,) int64: the histogram of the parent, from which the sums of the node are
+        subtracted, which leaves the sibling's; -1: none.
+    """
+
+    sums: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    entries: SparseEntries
+    slots: NDArray[np.int64]
+    built: NDArray[np.int64]
+    reduced: NDArray[np.int64]
+
+
 class SparseScratch(NamedTuple):
     """Scratch arrays of `find_sparse_splits`.
 
@@ -92,7 +133,7 @@ class SparseScratch(NamedTuple):
     nodes
         (threads, at least nodes + 1) int64.
     bins
-        (threads, 5, most bins of a feature + 1) float64.
+        (threads, 8, most bins of a feature + 1) float64.
     """
 
     entries: NDArray[np.int64]
@@ -221,13 +262,69 @@ def _count_up(grouped, begin, end, sums_n):
         sums_n[count] = i + 1 - begin
 
 
+@inline
+def _build(rows, bins, words, wide, built, sums, begin, end):
+    """Write the histograms that are built from all entries of a feature.
+
+    They are the bins from `begin` to `end` of `sums`.
+    """
+    for slot in built:
+        if slot >= 0:
+            sums[slot, :, begin:end] = 0
+    for i in range(rows.size):
+        row = np.uint64(rows[i])
+        word = words[row]
+        slot = built[np.uint64((word >> COARSE_HESSIAN_BITS) & _NUMBER)]
+        if slot < 0:
+            continue
+        own_bin = np.uint64(begin) + np.uint64(bins[i])
+        g = word >> _GRADIENT_SHIFT
+        h = word & _HESSIAN
+        if wide.size > 0:
+            g = wide[0, row]
+            h = wide[1, row]
+        sums[slot, 0, own_bin] += g
+        sums[slot, 1, own_bin] += h
+        if sums.shape[1] > 2:
+            sums[slot, 2, own_bin] += 1
+
+
+@inline
+def _subtract(grouped, wide, begin, end, sums, first_bin):
+    """Subtract the entries of a node from a feature's bins of a histogram."""
+    for i in range(begin, end):
+        word = grouped[i]
+        own_bin = first_bin + ((word >> COARSE_HESSIAN_BITS) & _NUMBER)
+        g = word >> _GRADIENT_SHIFT
+        h = word & _HESSIAN
+        if wide.size > 0:
+            g = wide[0, i]
+            h = wide[1, i]
+        sums[0, own_bin] -= g
+        sums[1, own_bin] -= h
+        if sums.shape[0] > 2:
+            sums[2, own_bin] -= 1
+
+
+@inline
+def _subtract_built(slots, reduced, sums, begin, end):
+    """Subtract built histograms from those of the parents, in a feature's bins."""
+    for n in range(reduced.size):
+        if slots[n] >= 0 and reduced[n] >= 0:
+            for part in range(sums.shape[1]):
+                own, parent = sums[slots[n], part], sums[reduced[n], part]
+                for b in range(begin, end):
+                    parent[b] -= own[b]
+
+
 @kernel
 def find_sparse_splits(
     thread_id,
     n_threads,
     sync,
-    entries,  # SparseEntries
+    entries,  # SparseEntries of the nodes without histograms; of no features: none
     gradients,  # NodeGradients
+    histograms,  # SparseHistograms
     candidates,  # CandidateFeatures
     scales,  # (2,) float64: the value of one unit of gradient and hessian sums
     rules,  # SplitRules
@@ -238,10 +335,17 @@ def find_sparse_splits(
     """Write the best split of each node.
 
     Candidates and their order are those of `split.find_splits`: there an empty bin
-    never wins, here it is skipped.
+    never wins, among the entries of a node it is skipped.
     """
     starts, rows, bins = entries
     words, wide, totals = gradients
+    sums, bounds, all_entries, slots, built, reduced = histograms
+    builds = has_histograms = False
+    for n in range(totals.shape[0]):
+        builds |= built[n] >= 0
+        has_histograms |= slots[n] >= 0
+    screens = limits is None and wide.size == 0 and words.size <= SCREENED_ROWS
+    screens = screens and may_screen(scales, rules, WIDE_RIDGE)
     columns, allowed, block = candidates
     nodes = totals.shape[0]
     own_words, grouped = scratch.entries[thread_id]
@@ -252,7 +356,7 @@ def find_sparse_splits(
     sums_h = buffer[1].view(np.int64)
     bin_of = buffer[2].view(np.int64)
     scores = buffer[3]
-    sums_n = buffer[4].view(np.int64)
+    sums_n = buffer[5].view(np.int64)
     sums_g[0] = 0
     sums_h[0] = 0
     own_splits = splits[thread_id]
@@ -271,26 +375,46 @@ def find_sparse_splits(
     while task * block < columns.size:
         for j in range(task * block, min((task + 1) * block, columns.size)):
             feature = np.int64(columns[j])
-            first, last = starts[feature], starts[feature + 1]
-            if first == last:
-                continue
-            _group_by_node(
-                rows[first:last],
-                bins[first:last],
-                words,
-                wide,
-                cursor,
-                own_words,
-                grouped,
-                grouped_wide,
-            )
-            begin = np.int64(0)
-            for n in range(nodes):
+            low, high = bounds[feature], bounds[feature + 1]
+            if builds:
+                first, last = all_entries.starts[feature : feature + 2]
+                _build(
+                    all_entries.rows[first:last],
+                    all_entries.bins[first:last],
+                    words,
+                    wide,
+                    built,
+                    sums,
+                    low,
+                    high,
+                )
+                _subtract_built(slots, reduced, sums, low, high)
+            begin = first = last = np.int64(0)
+            if starts.size > 0:
+                first, last = starts[feature], starts[feature + 1]
+            if first < last:
+                _group_by_node(
+                    rows[first:last],
+                    bins[first:last],
+                    words,
+                    wide,
+                    cursor,
+                    own_words,
+                    grouped,
+                    grouped_wide,
+                )
+            for n in range(nodes if first < last else 0):
                 end = cursor[n]
                 if begin == end:
                     continue
                 own_begin = begin
                 begin = end
+                if slots[n] >= 0:
+                    continue
+                if reduced[n] >= 0:
+                    _subtract(
+                        grouped, grouped_wide, own_begin, end, sums[reduced[n]], low
+                    )
                 if allowed.size > 0 and allowed[n, feature] == 0:
                     continue
                 count = _add_up(
@@ -314,6 +438,19 @@ def find_sparse_splits(
                 if split["feature"] == feature:  # its bin is a number among those found
                     down = split["missing_left"]
                     split["bin"] = bin_of[split["bin"] + down + 1] - down
+            for n in range(nodes if has_histograms else 0):
+                if slots[n] < 0 or (allowed.size > 0 and allowed[n, feature] == 0):
+                    continue
+                own = sums[slots[n]]
+                by_bin = NodeSums(own[0, low:high], own[1, low:high], own[-1, low:high])
+                total = NodeSums(totals[n, 0], totals[n, 1], totals[n, 2])
+                split = own_splits[n]
+                if screens:
+                    screen_order(by_bin, total, feature, scales, rules, buffer, split)
+                else:
+                    search_order(
+                        by_bin, total, n, feature, scales, rules, limits, buffer, split
+                    )
         task = next_task(sync, 0)
     barrier(sync, n_threads)
     if thread_id > 0:
@@ -453,15 +590,15 @@ def transpose_entries(
 @kernel
 def list_rows(
     words,  # (rows,) int64, see `mark_rows`
-    none,  # the node number of rows outside of the batch
+    slots,  # (nodes + 1,) int64: at least 0 for nodes whose rows are left out
     pointers,  # (rows + 1,) int64: first entry of each row
-    listed,  # (rows of the batch,) uint32, out
+    listed,  # (listed rows,) uint32, out
 ):
-    """Write the rows of the batch; return the number of their entries."""
+    """Write the rows of some nodes; return the number of their entries."""
     count = np.int64(0)
     entries = np.int64(0)
     for row in range(words.size):
-        if (words[row] >> COARSE_HESSIAN_BITS) & _NUMBER != none:
+        if slots[np.uint64((words[row] >> COARSE_HESSIAN_BITS) & _NUMBER)] < 0:
             listed[count] = row
             count += 1
             entries += pointers[row + 1] - pointers[row]

@@ -3,7 +3,7 @@
 The loop is that of `tree.grow_tree`: thread 0 plans, and all threads work on the phases
 that are long enough. A phase is a kernel of `sparse`: it marks each row with its node,
 searches the splits of the last nodes in one pass over their entries, or sends the rows
-of split nodes to the children. There are no histograms.
+of split nodes to the children. Only nodes of many rows have histograms.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hornbeam.kernels.plan import CELLS_PER_ROW
 from hornbeam.kernels.sparse import (
     NodeGradients,
     SparseEntries,
+    SparseHistograms,
     SparseScratch,
     find_sparse_splits,
     gather_bins,
@@ -30,6 +31,7 @@ from hornbeam.kernels.sparse import (
 )
 from hornbeam.kernels.split import CandidateFeatures
 from hornbeam.kernels.sync import barrier, is_stopped, restart_tasks, sharers_for
+from hornbeam.kernels.tree import CELLS_PER_BIN
 from hornbeam.kernels.tree_end import number_leaves, sum_and_weigh
 from hornbeam.kernels.tree_growth import (
     clear_leaves,
@@ -43,13 +45,14 @@ from hornbeam.kernels.tree_tables import (
     COMPLETE,
     END,
     FULL,
-    LACKS_ENTRIES,
     N_BUILDERS,
     N_GATHERED,
     N_NODES,
     N_SEARCHED,
     N_TASKS,
     NEXT,
+    PARENT,
+    SLOT,
     STATUS,
 )
 
@@ -76,7 +79,8 @@ class RowEntries(NamedTuple):
     Attributes
     ----------
     pointers
-        (rows + 1,) int64: the first entry of each row; (0,): they are not known.
+        (rows + 1,) int64: the first entry of each row; (0,): no node but the root is
+        searched.
     features
         (entries,) uint32.
     bins
@@ -134,8 +138,12 @@ class SparseTreeBuffers(NamedTuple):
         (3, features) uint64: see `sampling.draw_columns`.
     words
         (rows,) int64: see `sparse.mark_rows`.
+    histograms
+        Of large nodes, the entries are empty, and the arrays of nodes longer.
+    free
+        (slots,) uint8: whether no node has the histogram.
     rows
-        (rows,) uint32: those of the searched nodes.
+        (rows,) uint32: those of the searched nodes without histograms.
     gathered
         The entries of these rows; the rows and bins are longer.
     bin_starts, by_bin, bins_by_bin
@@ -160,6 +168,8 @@ class SparseTreeBuffers(NamedTuple):
     allowed: NDArray[np.uint8]
     columns: NDArray[np.uint64]
     words: NDArray[np.int64]
+    histograms: SparseHistograms
+    free: NDArray[np.uint8]
     rows: NDArray[np.uint32]
     gathered: SparseEntries
     bin_starts: NDArray[np.int64]
@@ -185,49 +195,104 @@ def _list_nodes(most, features, tables, buffers):
 
 @inline
 def _sum_nodes(tables, buffers):
-    """Write the sums of the listed nodes; return the number of their rows."""
+    """Write the sums of the listed nodes."""
     state = tables.state
-    rows = np.int64(0)
     for node in range(state[N_SEARCHED]):
         for part in range(3):
             total = np.int64(0)
             for thread_id in range(state[N_BUILDERS]):
                 total += buffers.sums[thread_id, node, part]
             buffers.totals[node, part] = total
-        rows += buffers.totals[node, 2]
-    return rows
+
+
+@inline
+def _take_slot(node, tables, buffers):
+    """Give the node the first free slot, and return it."""
+    slot = np.int64(0)
+    while buffers.free[slot] == 0:
+        slot += 1
+    buffers.free[slot] = 0
+    tables.family[SLOT, node] = slot
+    return slot
+
+
+@inline
+def _assign_histograms(n_rows, tables, buffers):
+    """Assign histograms to the listed nodes of many rows, among which is any parent.
+
+    No two nodes that are not split have the same rows, and as many large ones as there
+    are slots leave too few for another one. Returns the rows of all other nodes.
+    """
+    state, family, free = tables.state, tables.family, buffers.free
+    slots, built = buffers.histograms.slots, buffers.histograms.built
+    reduced = buffers.histograms.reduced
+    rows = buffers.totals[: state[N_SEARCHED], 2]
+    least = n_rows // (free.size + 1) + 1
+    first = state[NEXT] - state[N_SEARCHED]
+    for number in range(rows.size):
+        slots[number] = built[number] = reduced[number] = -1
+    slots[rows.size], built[rows.size] = 0, -1  # of the rows of no listed node
+    begin = np.int64(0)
+    if first == 0:
+        begin += 1
+        free[:] = 1
+        if rows[0] >= least:
+            slots[0] = built[0] = _take_slot(first, tables, buffers)
+    for left in range(begin, rows.size, 2):
+        larger = left + np.int64(rows[left + 1] > rows[left])
+        smaller = 2 * left + 1 - larger
+        slot = family[SLOT, family[PARENT, first + left]]
+        if rows[larger] >= least:
+            slots[larger] = reduced[smaller] = family[SLOT, first + larger] = slot
+        elif slot >= 0:
+            free[slot] = 1
+        if rows[smaller] >= least:
+            slot = _take_slot(first + smaller, tables, buffers)
+            slots[smaller] = built[smaller] = slot
+    others = np.int64(0)
+    for number in range(rows.size):
+        others += rows[number] * np.int64(slots[number] < 0)
+    return others
 
 
 @inline
 def _gather(rows, gather_one_in, tables, buffers):
-    """Gather the entries of the rows of the listed nodes if these are few.
+    """Assign histograms; gather the entries of nodes without them if these are few.
 
-    Returns the number of entries to search; -1: the entries by row are needed for that.
+    Returns the work of the search in histogram bins.
     """
-    state = tables.state
-    listed = _sum_nodes(tables, buffers)
-    state[N_GATHERED] = -1
+    state, own = tables.state, buffers.histograms
+    count = state[N_SEARCHED]
+    _sum_nodes(tables, buffers)
+    listed = _assign_histograms(rows.node_of.size, tables, buffers)
+    cells = np.int64(0)
+    for number in range(count):
+        if own.slots[number] >= 0:
+            cells += CELLS_PER_BIN * own.sums.shape[2]
+        if own.built[number] >= 0:
+            cells += CELLS_PER_ENTRY * rows.entries.rows.size
     if gather_one_in * listed > rows.node_of.size:
-        return np.int64(rows.entries.rows.size)
-    by_row, gathered = rows.by_row, buffers.gathered
-    if by_row.pointers.size == 0:
-        return np.int64(-1)
-    own_rows = buffers.rows[:listed]
-    count = list_rows(buffers.words, state[N_SEARCHED], by_row.pointers, own_rows)
-    gather_bins(
-        own_rows,
-        by_row.pointers,
-        by_row.features,
-        by_row.bins,
-        buffers.bin_starts,
-        buffers.by_bin,
-        buffers.bins_by_bin,
-        gathered.starts,
-        gathered.rows[:count],
-        gathered.bins[:count],
-    )
-    state[N_GATHERED] = count
-    return count
+        state[N_GATHERED] = -1
+        return cells + CELLS_PER_ENTRY * rows.entries.rows.size
+    state[N_GATHERED] = 0
+    if listed > 0:
+        by_row, gathered = rows.by_row, buffers.gathered
+        own_rows = buffers.rows[:listed]
+        entries = list_rows(buffers.words, own.slots, by_row.pointers, own_rows)
+        gather_bins(
+            own_rows,
+            by_row.pointers,
+            by_row.features,
+            by_row.bins,
+            buffers.bin_starts,
+            buffers.by_bin,
+            buffers.bins_by_bin,
+            gathered.starts,
+            gathered.rows[:entries],
+            gathered.bins[:entries],
+        )
+        state[N_GATHERED] = entries
+    return cells + CELLS_PER_ENTRY * state[N_GATHERED]
 
 
 @inline
@@ -246,21 +311,17 @@ def _send(count, team, n_rows, tables, buffers):
 
 
 @kernel
-def _plan(team, n_rows, entries, features, rules, limits, tables, buffers):
+def _plan(team, n_rows, cells, features, rules, limits, tables, buffers):
     """Settle the phase that has ended, and begin the next one.
 
-    `entries` is the number that `_gather` returns. Returns the number of threads that
-    the next phase pays for.
+    `cells` is what `_gather` returns. Returns the number of threads that the next phase
+    pays for.
     """
     state = tables.state
     ended = state[COMMAND]
     if ended == _MARK:
-        if entries < 0:  # the nodes are marked again then
-            state[NEXT] -= state[N_SEARCHED]
-            state[COMMAND], state[STATUS] = _STOP, LACKS_ENTRIES
-            return 1
         state[COMMAND] = _SEARCH
-        return sharers_for(team, CELLS_PER_ENTRY * entries, True)
+        return sharers_for(team, cells, True)
     if ended == _SEARCH:
         store_splits(buffers.found[0], buffers.no_sides, rules, limits, tables)
     elif state[NEXT] == 0 and not may_split(0, rules, tables):
@@ -286,10 +347,11 @@ def _search(thread_id, n_threads, sync, rows, features, rules, limits, tables, b
     """Search the best splits of the listed nodes."""
     state = tables.state
     end, count, gathered = state[NEXT], state[N_SEARCHED], state[N_GATHERED]
-    entries = rows.entries
+    entries, own = rows.entries, buffers.histograms
     if gathered >= 0:
         few = buffers.gathered
-        entries = SparseEntries(few.starts, few.rows[:gathered], few.bins[:gathered])
+        starts = few.starts[: few.starts.size if gathered > 0 else 0]
+        entries = SparseEntries(starts, few.rows[:gathered], few.bins[:gathered])
     masks = count if state[N_TASKS] > 0 else np.int64(0)
     tasks = _TASKS_PER_THREAD * n_threads
     find_sparse_splits(
@@ -298,6 +360,14 @@ def _search(thread_id, n_threads, sync, rows, features, rules, limits, tables, b
         sync,
         entries,
         NodeGradients(buffers.words, rows.gradients.wide, buffers.totals[:count]),
+        SparseHistograms(
+            own.sums,
+            own.bounds,
+            rows.entries,
+            own.slots[:count],
+            own.built[: count + 1],
+            own.reduced[:count],
+        ),
         CandidateFeatures(
             features.chosen,
             buffers.allowed[:masks],
@@ -338,23 +408,23 @@ def grow_sparse_tree(
 ):
     """Grow a tree, from the root or from where it has stopped.
 
-    It stops where the tables are full, or where the entries by row are needed. `rows`
-    are `SparseTreeRows`, `features` `TreeFeatures`, `rules` `GrowthRules`, `limits`
-    `TreeLimits` or None, `tables` `TreeTables`, `buffers` `SparseTreeBuffers` and
-    `leaves` `TreeLeaves`. If nodes have fewer rows than one in `gather_one_in`, their
-    entries are gathered before the search.
+    It stops where the tables are full. `rows` are `SparseTreeRows`, `features`
+    `TreeFeatures`, `rules` `GrowthRules`, `limits` `TreeLimits` or None, `tables`
+    `TreeTables`, `buffers` `SparseTreeBuffers` and `leaves` `TreeLeaves`. If the nodes
+    without histograms have fewer rows than one in `gather_one_in`, their entries are
+    gathered before the search.
     """
     state = tables.state
     while True:
         team = n_threads
         counters = sync
         if thread_id == 0:
-            entries = np.int64(0)
+            cells = np.int64(0)
             if state[COMMAND] == _MARK:
-                entries = _gather(rows, gather_one_in, tables, buffers)
+                cells = _gather(rows, gather_one_in, tables, buffers)
             n_rows = rows.node_of.size
             threads = _plan(
-                n_threads, n_rows, entries, features, rules, limits, tables, buffers
+                n_threads, n_rows, cells, features, rules, limits, tables, buffers
             )
             if threads == 1:
                 team = 1

@@ -40,10 +40,12 @@ __all__ = [
     "find_splits",
     "keep_candidate",
     "keep_groups",
+    "screen_order",
     "search_cuts",
     "search_feature",
     "search_node",
     "search_one_way",
+    "search_order",
     "settle_split",
     "subtract_sibling",
     "tasks_of_histogram",
@@ -285,8 +287,11 @@ def _sum_bins(own, sums_g, sums_h):
 
 
 @kernel
-def _screen_order(own, total, feature, scales, rules, buffer, split):
-    """Search the cuts of a numerical feature, of which few are scored exactly."""
+def screen_order(own, total, feature, scales, rules, buffer, split):
+    """Search the cuts of a numerical feature, of which few are scored exactly.
+
+    The buffer and when it may be called: see `search_node`.
+    """
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
     scores = buffer[2].view(np.float32)
@@ -323,11 +328,12 @@ def _screen_order(own, total, feature, scales, rules, buffer, split):
 
 
 @kernel
-def _search_order(own, total, node, feature, scales, rules, limits, buffer, split):
+def search_order(own, total, node, feature, scales, rules, limits, buffer, split):
     """Search the cuts between the bins of a numerical feature."""
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
     sums_n = buffer[5].view(np.int64)
+    sums_g[0] = sums_h[0] = sums_n[0] = 0
     _sum_bins(own, sums_g, sums_h)
     if limits is not None:
         for b in range(own.rows.size):
@@ -399,6 +405,7 @@ def _search_categories(
     sums_g = buffer[0].view(np.int64)
     sums_h = buffer[1].view(np.int64)
     sums_n = buffer[5].view(np.int64)
+    sums_g[0] = sums_h[0] = sums_n[0] = 0
     scores = buffer[2]
     n_categories = own.gradients.size
     keys = buffer[3].view(np.int64)[:n_categories]
@@ -511,15 +518,12 @@ def search_feature(
     rights,
 ):
     """Search the splits of a node by one feature, whose sums by bin are `own`."""
-    buffer[0].view(np.int64)[0] = 0
-    buffer[1].view(np.int64)[0] = 0
-    buffer[5].view(np.int64)[0] = 0
     if is_categorical:
         _search_if_there_are(
             own, total, node, feature, scales, rules, limits, buffer, split, rights
         )
     else:
-        _search_order(own, total, node, feature, scales, rules, limits, buffer, split)
+        search_order(own, total, node, feature, scales, rules, limits, buffer, split)
 
 
 @kernel
@@ -563,7 +567,7 @@ def search_node(
         stop = start + features[feature]["bins"]
         own = NodeSums(gradients[start:stop], hessians[start:stop], rows[start:stop])
         if screens and not features[feature]["is_categorical"]:
-            _screen_order(own, total, feature, scales, rules, buffer, split)
+            screen_order(own, total, feature, scales, rules, buffer, split)
         else:
             search_feature(
                 own,

@@ -27,7 +27,6 @@ __all__ = [
     "END",
     "FULL",
     "HESSIAN",
-    "LACKS_ENTRIES",
     "NEXT",
     "N_BUILDERS",
     "N_BUILT",
@@ -78,15 +77,14 @@ __all__ = [
     N_SEARCHED,
     N_BUILDERS,  # threads that build the listed histograms, or sum nodes
     BEYOND,  # whether a leaf value is beyond float32
-    N_GATHERED,  # gathered entries of sparse rows; -1: all entries are searched
+    N_GATHERED,  # gathered entries of sparse rows; -1: all entries are grouped
     N_SENT,  # nodes of exact trees whose rows go to the children
     SENDS_MISSING,  # whether some of these rows may miss the feature
     STATE_SIZE,
 ) = range(20)
 
-#: Statuses: the tree is complete, the tables have no room for more nodes, or the
-#: entries of sparse rows are needed row by row.
-COMPLETE, FULL, LACKS_ENTRIES = range(3)
+#: Statuses: the tree is complete, or the tables have no room for more nodes.
+COMPLETE, FULL = range(2)
 
 # Rows of the table of families.
 PARENT, SLOT, HESSIAN, DEPTH = range(4)

@@ -85,8 +85,12 @@ def grow(
     ],
 )
 @pytest.mark.parametrize("gather_one_in", [0, 10**9, 4], ids=["always", "never", "few"])
-def test_trees_equal_those_of_dense_bins(options, gather_one_in, monkeypatch):
+@pytest.mark.parametrize("histograms", [1, 15])
+def test_trees_equal_those_of_dense_bins(
+    options, gather_one_in, histograms, monkeypatch
+):
     monkeypatch.setattr(sparse_tree_grower, "_GATHER_ONE_IN", gather_one_in)
+    monkeypatch.setattr(sparse_tree_grower, "_SLOTS", histograms)
     data, g, h = table()
     thin, found = grow(as_sparse(data), g, h, **options)
     dense, expected = grow(data, g, h, **options)
@@ -97,7 +101,8 @@ def test_trees_equal_those_of_dense_bins(options, gather_one_in, monkeypatch):
 def test_trees_with_wide_sums_equal_those_of_dense_bins():
     data, g, h = table()
     g[0] = 1e9
-    assert grow(as_sparse(data), g, h)[1] == grow(data, g, h)[1]
+    for shape in (BY_LEVEL, BEST_FIRST):
+        assert grow(as_sparse(data), g, h, shape)[1] == grow(data, g, h, shape)[1]
     weights = np.ones(N_ROWS)
     found = grow(as_sparse(data), g, h, weights=weights)[1]
     assert found == grow(data, g, h, weights=weights)[1]

@@ -11,6 +11,7 @@ from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.sparse import (
     NodeGradients,
     SparseEntries,
+    SparseHistograms,
     SparseScratch,
     find_sparse_splits,
     gather_bins,
@@ -81,7 +82,29 @@ class Cells:
         own = np.flatnonzero(self.node_of == node).tolist()
         return own if self.taken.size == 0 else [row for row in own if self.taken[row]]
 
-    def find(self, rules, allowed=None, wide=False, n_threads=1, block=1):
+    def histograms(self, nodes):
+        """Return the histograms of the first nodes, which are to be built."""
+        slots = np.full(self.batch.size + 1, -1)
+        slots[:nodes] = np.arange(nodes)
+        bounds = np.concatenate([[0], np.cumsum(self.bins)])
+        return SparseHistograms(
+            np.full((max(nodes, 1), 2, bounds[-1]), 7),
+            bounds,
+            SparseEntries(self.starts, self.rows, self.codes),
+            slots[:-1],
+            slots,
+            np.full(self.batch.size, -1),
+        )
+
+    def find(
+        self,
+        rules,
+        allowed=None,
+        wide=False,
+        n_threads=1,
+        block=1,
+        with_histograms=0,
+    ):
         """Return the best splits of the batch."""
         words, pairs, sums = self.mark(wide, n_threads)
         most = int(np.diff(self.starts).max())
@@ -90,6 +113,7 @@ class Cells:
             find_sparse_splits,
             SparseEntries(self.starts, self.rows, self.codes),
             NodeGradients(words, pairs, sums),
+            self.histograms(with_histograms),
             CandidateFeatures(
                 np.arange(self.bins.size, dtype=np.uint64),
                 np.empty((0, 0), np.uint8) if allowed is None else allowed,
@@ -102,7 +126,7 @@ class Cells:
                 np.empty((n_threads, 2, most), np.int64),
                 np.empty((n_threads, 2, most if wide else 0), np.int64),
                 np.empty((n_threads, self.batch.size + 4), np.int64),
-                np.full((n_threads, 5, self.bins.max() + 1), np.nan),
+                np.full((n_threads, 8, self.bins.max() + 1), np.nan),
             ),
             splits,
             n_threads=n_threads,
@@ -131,7 +155,7 @@ class Cells:
 def test_the_splits_of_the_dense_histograms(seed, case, wide):
     filled = [0.05, 0.3, 0.7, 1.0][seed]
     cells = Cells(filled=filled, seed=seed)
-    splits = cells.find(RULES[case], wide=wide)
+    splits = cells.find(RULES[case], wide=wide, with_histograms=seed % 3)
     for node, split in zip(cells.batch, splits, strict=True):
         cells.check(split, node, RULES[case], [0, 1, 2, 3])
 
@@ -235,7 +259,7 @@ def test_entries_of_few_rows_by_feature_and_bin():
     words, _, sums = cells.mark()
     pointers, features, codes = turned(cells)
     listed = np.empty(int(sums[:, 2].sum()), np.uint32)
-    count = list_rows(words, cells.batch.size, pointers, listed)
+    count = list_rows(words, np.array([-1, -1, -1, 0]), pointers, listed)
     expected = np.flatnonzero(np.isin(cells.node_of, cells.batch))
     np.testing.assert_array_equal(listed, expected)
     here = np.isin(cells.rows, listed)
