@@ -9,9 +9,8 @@ BENCH_INSTALLED := $(VENV)/.installed-bench
 DEMO_INSTALLED := $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest
 CORES ?= $(shell nproc)
-# One more than cores: tests wait for processes and clusters. Slow ones wait longer.
-WORKERS ?= $(shell expr $(CORES) + 1)
-SLOW_WORKERS ?= $(shell expr $(CORES) + 2)
+# Two more than cores: tests wait for processes and clusters.
+WORKERS ?= $(shell expr $(CORES) + 2)
 # A file's tests stay together: they share clusters and data.
 ON_ALL_CORES := --numprocesses $(WORKERS) --dist loadfile
 # How many examples hypothesis draws in slow tests, see tests/profiles.py, and which
@@ -96,11 +95,11 @@ demo: $(DEMO_INSTALLED)  ## train on 336,776 flights, predict, save, write a rep
 	$(BIN)/python examples/flights.py
 
 .PHONY: browser
-browser:  ## install Chromium and its driver, for the test of the report (Debian, as root)
+browser:  ## install Chromium and its driver, for the tests of the report and the site (Debian, as root)
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update --quiet \
 		&& apt-get install --quiet --yes --no-install-recommends chromium chromium-driver; \
-	} || { echo "The test of the report needs Chromium and its driver; on Debian, as root: apt-get install chromium chromium-driver" >&2; exit 1; }
+	} || { echo "The tests of the report and the site need Chromium and its driver; on Debian, as root: apt-get install chromium chromium-driver" >&2; exit 1; }
 
 .PHONY: java
 java:  ## install Java, for the tests on Spark (Debian, as root)
@@ -117,14 +116,13 @@ system:  ## install the browser and Java, one after the other
 .PHONY: test
 test:  ## run the tests in WORKERS processes (minutes)
 	@$(MAKE) --no-print-directory --jobs=2 install kernels
-	-@$(MAKE) --no-print-directory browser
 	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and not alone"
 	$(PYTEST) --quiet -m "alone and not slow" $(ALONE)
 
 .PHONY: test-slow
 test-slow: $(INSTALLED)  ## run the slow tests
-	-@$(MAKE) --no-print-directory java
-	$(PYTEST) --quiet --numprocesses $(SLOW_WORKERS) --dist loadfile \
+	-@$(MAKE) --no-print-directory system
+	$(PYTEST) --quiet --numprocesses $(WORKERS) --dist loadfile \
 		--hypothesis-profile=$(EXAMPLES) -m "$(SLOW) and not alone"
 	$(PYTEST) --quiet --numprocesses $(WORKERS) --dist load -m "slow and strikes" \
 		tests/dask tests/distributed

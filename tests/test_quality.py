@@ -215,6 +215,7 @@ def test_bags_find_their_rounds_without_a_training_of_the_folds(diabetes, monkey
     assert sizes.count(3) >= model.chosen_["n_estimators"]
 
 
+@pytest.mark.slow
 def test_best_is_the_average_of_the_models_of_all_folds(diabetes):
     X, test, y, expected = diabetes
     model = HornbeamRegressor(quality="best").fit(X, y)

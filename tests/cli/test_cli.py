@@ -261,6 +261,7 @@ def test_libsvm_files_contain_labels(folder):
     assert len(process.stdout.splitlines()) == 201
 
 
+@pytest.mark.slow
 def test_predict_works_without_pandas(folder, model):
     interpreter = [sys.executable, "-X", "importtime", "-m", "hornbeam"]
     process = subprocess.run(

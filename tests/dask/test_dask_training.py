@@ -470,6 +470,7 @@ def logistic_of(steepness):
     return Logistic()
 
 
+@pytest.mark.slow
 @pytest.mark.jit
 def test_an_objective_in_formulas_is_compiled_on_workers(client):
     X, y, w = draw("binary:logistic")

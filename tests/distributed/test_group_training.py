@@ -20,6 +20,11 @@ FRAME = pd.DataFrame(X, columns=list("abcde")).assign(
     level=pd.Categorical(np.where(X[:, 1] > 0, "u", np.where(X[:, 2] > 0, "v", "w")))
 )
 PARAMS = {"max_depth": 3, "subsample": 0.5, "nthread": 1}
+MORE_PARAMS = [
+    {"max_depth": 5},
+    {"tree_method": "approx", "objective": "count:poisson"},
+    {"num_parallel_tree": 2, "subsample": 0.5, "sampling_method": "gradient_based"},
+]
 SPLITS = {1: [0, 900], 2: [0, 200, 900], 3: [0, 0, 500, 900]}
 
 
@@ -84,11 +89,9 @@ def test_long_columns_have_the_cuts_of_the_rows_of_all_processes():
 @pytest.mark.parametrize(
     "params",
     [
-        {"max_depth": 5},
         {"grow_policy": "lossguide", "max_leaves": 40, "max_depth": 0},
         {"objective": "multi:softprob", "num_class": 3, "colsample_bytree": 0.9},
-        {"tree_method": "approx", "objective": "count:poisson"},
-        {"num_parallel_tree": 2, "subsample": 0.5, "sampling_method": "gradient_based"},
+        *(pytest.param(params, marks=pytest.mark.slow) for params in MORE_PARAMS),
     ],
     ids=lambda params: next(iter(params)),
 )

@@ -470,6 +470,7 @@ def quantile_matrices(folder, X, y):
     ]
 
 
+@pytest.mark.slow
 def test_matrices_of_bins_train_the_same_model(thread_counts, tmp_path):
     X, y = flights()
     for threads in thread_counts:

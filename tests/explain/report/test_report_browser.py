@@ -16,6 +16,8 @@ from selenium.webdriver.support.ui import Select
 
 import hornbeam
 
+pytestmark = pytest.mark.slow
+
 FRAME, LABELS = frame_of(600)
 
 
@@ -192,7 +194,6 @@ def test_the_page_is_no_wider_than_the_window(two, width):
     assert wide <= width
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_stand_out_in_light_and_dark(two, scheme):
     two.execute_cdp_cmd(
