@@ -97,6 +97,8 @@ class Candidate:
         The derived features; None: there are none.
     margin
         The share by which it has to be better than a leader.
+    models
+        The models of the folds.
     metric
         The name of the metric.
     rounds
@@ -137,9 +139,10 @@ class Candidate:
             new_fold(trial.data, *rows, fold_params, recipe=recipe)
             for rows, fold_params in zip(trial.folds, by_fold, strict=True)
         ]
-        self._models = FoldModels(own, ("test",))
-        if trial.obj is None and trial.custom_metric is None:
-            self._models.divide_threads(p.nthread)
+        self.models = FoldModels(own, ("test",))
+        is_compiled = trial.obj is None or isinstance(trial.obj, ScalarLoss)
+        if is_compiled and trial.custom_metric is None:
+            self.models.divide_threads(p.nthread)
 
     def variant(
         self,
@@ -182,7 +185,7 @@ class Candidate:
     def _add_rounds(self, rounds: int) -> None:
         """Add rounds up to this number."""
         more = rounds - self.rounds
-        self._models.update(self._trial.data, self.rounds, self._trial.obj, more)
+        self.models.update(self._trial.data, self.rounds, self._trial.obj, more)
         self.rounds = rounds
 
     def _next_measure(self, patience: int) -> int:
@@ -197,7 +200,7 @@ class Candidate:
         """Measure the held-out rows."""
         obj = self._trial.obj
         is_margin = obj is not None and not isinstance(obj, ScalarLoss)
-        scores = self._models.measure(None, self._trial.custom_metric, is_margin)
+        scores = self.models.measure(None, self._trial.custom_metric, is_margin)
         name, (score, _) = scores[-1]
         self.metric = name.removeprefix("test-")
         if not self.scores or self.is_better(score, self.best_score, _LEAST_GAIN):
@@ -252,12 +255,12 @@ class Candidate:
     @property
     def folds(self) -> list[Fold]:
         """The folds, with all rounds."""
-        return self._models.cvfolds
+        return self.models.cvfolds
 
     def boosters(self) -> list[Booster]:
         """Return the models of all folds, with the rounds that suit their average."""
         rounds = round((self.best_round + 1) * _MORE_ROUNDS)
-        rounds = min(rounds, self._models.num_boosted_rounds())
+        rounds = min(rounds, self.models.num_boosted_rounds())
         return [fold.bst[:rounds] for fold in self.folds]
 
     def average(self, nthread: int) -> Booster:

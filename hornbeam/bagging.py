@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from hornbeam.boosting.booster import Booster, average, split_average
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import EvalsLog, TrainingCallback
 from hornbeam.callbacks.base import Score, mean_of
-from hornbeam.cross_validation import Fold, FoldModels, fold_rows, new_fold
+from hornbeam.cross_validation import Fold, FoldModels, fold_rows
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.compiled import ScalarLoss
@@ -38,8 +38,6 @@ __all__ = [
 
 #: The attribute of a booster that holds its number of bags.
 BAGS = "hornbeam_bags"
-#: The rows of a bag, and those out of it.
-FoldRows: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 #: The rounds of a bag, as a share of those of one model.
 _SHARE_OF_ROUNDS = 0.5
 
@@ -103,24 +101,12 @@ def train_bags(
     ParameterError
         If `n_bags` is not such a number, or the booster is linear.
     """
-    p = Parameters.resolve(params)
-    folds = _folds(p, dtrain, n_bags, stratified)
-    given = {**params, **shared_base_score(params, dtrain, obj)}
-    is_measured = bool(early_stopping_rounds or callbacks)
-    models = FoldModels(
-        [
-            new_fold(dtrain, *rows, {**given, "seed": p.seed + number})
-            for number, rows in enumerate(folds)
-        ],
-        ("test",),
-    )
-    if custom_metric is None and (obj is None or isinstance(obj, ScalarLoss)):
-        models.divide_threads(p.nthread)
-    if not is_measured:
+    trial = _trial(params, dtrain, n_bags, stratified, obj, custom_metric)
+    models = Candidate(trial, {}).models
+    if not (early_stopping_rounds or callbacks):
         check_rounds(num_boost_round)
         models.update(dtrain, 0, obj, num_boost_round)
-        boosters = [fold.bst for fold in models.cvfolds]
-        return _bags(boosters, models.cvfolds, folds, p, {})
+        return _bags(trial, models.cvfolds, [fold.bst for fold in models.cvfolds], {})
     # FoldModels has the methods of a booster that callbacks use.
     best, log = run_rounds(
         cast(Booster, models),
@@ -143,7 +129,7 @@ def train_bags(
         metric: [mean_of(score) for score in scores[:rounds]]
         for metric, scores in log.history.get("test", {}).items()
     }
-    return _bags(boosters, models.cvfolds, folds, p, {"oob": scores})
+    return _bags(trial, models.cvfolds, boosters, {"oob": scores})
 
 
 def find_bags(
@@ -167,17 +153,15 @@ def find_bags(
     max_rounds, first_patience, patience
         As for `Candidate.train`.
     """
-    p = Parameters.resolve(params)
-    folds = _folds(p, dtrain, n_bags, stratified)
-    given = {**params, **shared_base_score(params, dtrain, obj)}
-    found = Candidate(Trial(dtrain, folds, given, obj, custom_metric), {})
+    trial = _trial(params, dtrain, n_bags, stratified, obj, custom_metric)
+    found = Candidate(trial, {})
     found.train(patience, max_rounds, first_patience)
     boosters = found.boosters()
     rounds = boosters[0].num_boosted_rounds()
     history: list[Score] = []
     for number in range(1, rounds + 1):
         history.append(found.scores.get(number, history[-1] if history else math.nan))
-    return _bags(boosters, found.folds, folds, p, {"oob": {found.metric: history}})
+    return _bags(trial, found.folds, boosters, {"oob": {found.metric: history}})
 
 
 def shortened(params: Mapping[str, Any], rounds: int) -> tuple[dict[str, Any], int]:
@@ -195,10 +179,19 @@ def shortened(params: Mapping[str, Any], rounds: int) -> tuple[dict[str, Any], i
     return {**params, "learning_rate": rate}, fewer
 
 
-def _folds(
-    p: Parameters, dtrain: DMatrix, n_bags: int, stratified: bool
-) -> list[FoldRows]:
-    """Return the rows of each bag, and those out of it."""
+def _trial(
+    params: Mapping[str, Any],
+    dtrain: DMatrix,
+    n_bags: int,
+    stratified: bool,
+    obj: ObjectiveFunction | ScalarLoss | None,
+    custom_metric: MetricFunction | None,
+) -> Trial:
+    """Return what the bags have in common, with the rows of each and those out of it.
+
+    The bags have the base score of all rows.
+    """
+    p = Parameters.resolve(params)
     check_n_bags(n_bags, dtrain)
     if p.booster == "gblinear":
         raise ParameterError(
@@ -206,7 +199,9 @@ def _folds(
             "out",
             code=ErrorCode.UNSUPPORTED_COMBINATION,
         )
-    return fold_rows(dtrain, n_bags, stratified, None, p.seed % 2**32, True)
+    folds = fold_rows(dtrain, n_bags, stratified, None, p.seed % 2**32, True)
+    given = {**params, **shared_base_score(params, dtrain, obj)}
+    return Trial(dtrain, folds, given, obj, custom_metric)
 
 
 def check_n_bags(n_bags: Any, dtrain: DMatrix) -> None:
@@ -254,10 +249,9 @@ def bags_of(booster: Booster) -> list[Booster]:
 
 
 def _bags(
-    boosters: Sequence[Booster],
+    trial: Trial,
     matrices: Sequence[Fold],
-    folds: Sequence[FoldRows],
-    p: Parameters,
+    boosters: Sequence[Booster],
     history: EvalsLog,
 ) -> Bags:
     """Return the bags of these boosters, each of which was trained without a fold."""
@@ -265,12 +259,13 @@ def _bags(
         booster.predict(fold.dtest, output_margin=True)
         for booster, fold in zip(boosters, matrices, strict=True)
     ]
-    rows = np.concatenate([test for _, test in folds])
+    rows = np.concatenate([test for _, test in trial.folds])
     bag_of = np.empty(len(rows), np.intp)
-    bag_of[rows] = np.repeat(np.arange(len(folds)), [len(part) for part in by_bag])
+    bag_of[rows] = np.repeat(np.arange(len(by_bag)), [len(part) for part in by_bag])
     margins = np.empty((len(rows), *by_bag[0].shape[1:]), by_bag[0].dtype)
     margins[rows] = np.concatenate(by_bag)
     averaged = average(boosters)
+    p = Parameters.resolve(trial.given)
     averaged.set_param({"nthread": p.nthread, "seed": p.seed})
     averaged.set_attr(**{BAGS: str(len(boosters))})
     return Bags(averaged.reset(), bag_of, margins, history)

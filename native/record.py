@@ -18,7 +18,7 @@ import dask
 import numpy as np
 
 import hornbeam
-from hornbeam.kernels.ahead import FIRST_FITS
+from hornbeam.kernels.ahead import FIRST_FIT
 from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
 from hornbeam.kernels.signatures import called, read, write
 from native.build import SIGNATURES
@@ -70,14 +70,13 @@ def _merge(folder: Path) -> None:
     write(SIGNATURES, kernels)
 
 
-def record_first_fit(categories: bool) -> None:
+def record_first_fit() -> None:
     """Write the signatures of a first fit, in a process that has called no others."""
-    fit_first(categories)
-    write(FIRST_FITS[categories], called())
+    fit_first(categories=False)
+    write(FIRST_FIT, called())
 
 
 if __name__ == "__main__":
-    for categories in (False, True):
-        script = f"from native.record import record_first_fit as r; r({categories})"
-        subprocess.run([sys.executable, "-c", script], check=True)
+    script = "from native.record import record_first_fit; record_first_fit()"
+    subprocess.run([sys.executable, "-c", script], check=True)
     _merge(Path(sys.argv[1]))

@@ -138,13 +138,13 @@ def test_a_terminal_says_what_a_first_fit_waits_for(says_so, tmp_path):
 FIRST = """
 import json
 from multiprocessing import get_context
-from hornbeam.kernels.ahead import FIRST_FITS
-from hornbeam.kernels.signatures import called, read
+from hornbeam.kernels.ahead import first_fit
+from hornbeam.kernels.signatures import called
 from native.record import fit_first
 
 def first(categories):
     fit_first(categories)
-    return called(), read(FIRST_FITS[categories])
+    return called(), first_fit(categories)
 
 with get_context("fork").Pool(1, maxtasksperchild=1) as pool:
     print(json.dumps(pool.map(first, [False, True], chunksize=1)))

@@ -43,7 +43,6 @@ from hornbeam.kernels.row_sets import SET_ROWS, SET_WORDS
 from hornbeam.kernels.team import Team
 
 __all__ = [
-    "FEW_ROWS",
     "PlainRows",
     "Rows",
     "add_layout",
@@ -65,7 +64,7 @@ __all__ = [
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 22
 #: With at most this many rows, each row descends several trees at once.
-FEW_ROWS = 4
+_FEW_ROWS = 4
 #: Trees of more nodes are descended by more rows before the next tree.
 _LARGE_TREE = 1 << 12
 #: Steps of rows down trees that take as long as laying out one node by bins, and as
@@ -197,8 +196,7 @@ def add_layout(
     if layout.terms is not None:
         _add_linear_trees(team, data, layout, layout.terms, margins)
         return
-    if 0 < data.n_rows <= FEW_ROWS and layout.has_single_leaves:
-        add_to_few(data, layout, margins)
+    if add_to_few(data, layout, margins):
         return
     table = _sparse_table(data)
     entries = None if table is None else table.n_stored // max(1, data.n_rows)
@@ -224,13 +222,19 @@ def add_layout(
         )
 
 
-def add_to_few(data: Rows, layout: Layout, margins: NDArray[Any]) -> None:
-    """Add the trees of `layout`, of single leaves, to the margins of a few rows."""
+def add_to_few(data: Rows, layout: Layout, margins: NDArray[Any]) -> bool:
+    """Add the trees of `layout` to `margins`, if the rows are few and leaves single.
+
+    Returns whether they are.
+    """
+    if not (0 < data.n_rows <= _FEW_ROWS and layout.has_single_leaves):
+        return False
     kind, features = layout.thresholds.dtype, layout.features
     block = block_of(data, 0, data.n_rows, kind, features)
     places = np.empty(TREES_AT_ONCE, np.int32)
     arrays = block, *layout.arrays, places, margins
     add_trees_to_few(*arrays)
+    return True
 
 
 def _add_there(

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from hornbeam.boosting.dart import Dropout, MarginScale
 from hornbeam.boosting.learner import Learner
 from hornbeam.boosting.margins import (
-    FEW_ROWS,
     PlainRows,
     Rows,
     add_layout,
@@ -231,9 +230,8 @@ class Predictor:
                 return self._finish(team, margins, output_margin, strict_shape)
         base = self.base_margins()
         margins = start_margins(base_margin, base, rows.n_rows, self._margin_type)
-        if 0 < rows.n_rows <= FEW_ROWS and layout.has_single_leaves:
-            # Without what distributes the work, which would take a third of the time.
-            add_to_few(rows, layout, margins)
+        # Without what distributes the work, which would take a third of the time.
+        if add_to_few(rows, layout, margins):
             return self._finish(ALONE, margins, output_margin, strict_shape)
         cells = layout.cost(rows.n_rows, rows.n_features)
         with lease(params.nthread, cells) as team:

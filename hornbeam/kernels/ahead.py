@@ -22,16 +22,18 @@ from hornbeam.kernels.sources import FOLDER
 from hornbeam.log import LOGGER
 
 __all__ = [
-    "FIRST_FITS",
+    "FIRST_FIT",
     "compile_first_fit",
     "compile_in_processes",
+    "first_fit",
     "work",
     "work_on",
 ]
 
-#: The signatures that a first fit and its predictions call: of numbers only, and of
-#: data with categories.
-FIRST_FITS = FOLDER / "first_fit.json", FOLDER / "first_fit_categories.json"
+#: The signatures that a first fit and its predictions call, of data without categories.
+FIRST_FIT = FOLDER / "first_fit.json"
+#: The fields of tuples that are sets of categories, which then have another type.
+_SETS = "sets", "found_sets"
 #: The kernel that is compiled after the phases, which it calls.
 _LAST = "hornbeam.kernels.tree.grow_tree"
 #: Of one thread that compiles for a first fit; folds are fitted by several at once.
@@ -101,16 +103,37 @@ def _listed(categories: bool) -> list[tuple[str, list[Any]]]:
 
     Of each kind those that take longest come first.
     """
-    signatures = import_module("hornbeam.kernels.signatures")
     listed = [
-        (name, types)
-        for name, own in signatures.read(FIRST_FITS[categories]).items()
-        for types in own
+        (name, types) for name, own in first_fit(categories).items() for types in own
     ]
     listed.sort(
         key=lambda job: (job[0] == _LAST, not _is_phase(job[0]), -len(repr(job)))
     )
     return listed
+
+
+def first_fit(categories: bool) -> dict[str, list[list[Any]]]:
+    """Return the signatures that a first fit and its predictions call, by kernel."""
+    signatures = import_module("hornbeam.kernels.signatures")
+    listed: dict[str, list[list[Any]]] = signatures.read(FIRST_FIT)
+    if not categories:
+        return listed
+    return {
+        name: [[*map(_with_sets, types)] for types in own]
+        for name, own in listed.items()
+    }
+
+
+def _with_sets(layout: Any) -> Any:
+    """Return the type of an argument where splits have sets of categories."""
+    if not isinstance(layout, list):
+        return layout
+    module, _, name = layout[0].rpartition(".")
+    fields = getattr(import_module(module), name)._fields
+    items = dict(zip(fields, map(_with_sets, layout[1:]), strict=True))
+    for field in items.keys() & _SETS:
+        items[field] = {**items[field], "dtype": "uint64"}
+    return [layout[0], *items.values()]
 
 
 def _is_phase(name: str) -> bool:
