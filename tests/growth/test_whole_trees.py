@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from samples import few_values
+from selection import IS_WHOLE
 
 import hornbeam
 from hornbeam.backends.hist import HistogramBackend
@@ -65,6 +66,9 @@ def grown_in_one_call(monkeypatch):
 def digests(calls, kind, params, rounds=3):
     """Return the digests of the models that both ways grow."""
     values, labels = TABLES[kind]
+    if kind == "categories" and "max_bin" in params and not IS_WHOLE:
+        # Kernels of categories in bins of two bytes take seconds to compile.
+        params = {**params, "max_bin": min(params["max_bin"], 256)}
     if params.get("multi_strategy") == "multi_output_tree":
         others = np.arange(labels.size) % 3 == 1, np.sin(np.arange(labels.size))
         labels = np.column_stack([labels, *others])
@@ -262,7 +266,7 @@ OF_BINS = {
 @examples(40)
 def test_every_configuration_of_sorted_columns(params, limits):
     """Where each value has a bin, trees of values are those of bins, split by split."""
-    values = TABLES["numbers"][0]
+    values = np.round(TABLES["numbers"][0], 1)
     labels = np.round(np.nan_to_num(values[:, 0] * values[:, 1]) % 3 * 64) / 64 - 1
     params = {**params, **limits, **SIXTY_FOURTHS}
     params = {name: params[name] for name in params.keys() - OF_BINS}
@@ -270,7 +274,7 @@ def test_every_configuration_of_sorted_columns(params, limits):
     data = hornbeam.DMatrix(values, labels, feature_weights=weights)
     models = [
         hornbeam.train({**params, **own}, data, 1, verbose_eval=False)
-        for own in ({"max_bin": 700}, {"tree_method": "exact"})
+        for own in ({"tree_method": "hist"}, {"tree_method": "exact"})
     ]
     one, other = (model.model.trees[0] for model in models)
     for name in ("left", "feature", "default_left", "gain", "cover", "value", "weight"):

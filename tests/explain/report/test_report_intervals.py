@@ -16,6 +16,7 @@ FRAME, LABELS = frame_of(400)
 MODEL = trained(FRAME, LABELS)
 
 
+@pytest.mark.slow
 def test_resampling_by_weights_is_resampling_of_rows():
     rows, task = rows_of(MODEL, FRAME, LABELS, weight=1.0 + LABELS)
     values = {"auc": [], "logloss": []}
@@ -97,6 +98,7 @@ def test_one_class_has_no_interval_and_no_warning():
     assert scores["logloss"].low < scores["logloss"].high
 
 
+@pytest.mark.slow
 def test_matrices_of_codes_are_judged_as_well():
     frame = FRAME[["age"]]  # each feature has pictures
     page = trained(frame, LABELS).report(hornbeam.QuantileDMatrix(frame, LABELS))

@@ -307,6 +307,7 @@ def test_weights_of_rows_count():
     assert "weighted" in page.words["data"]
 
 
+@pytest.mark.slow
 def test_rows_beyond_the_most_are_drawn():
     page = Page(report(OF_AGE, VALID_OF_AGE, rows=150))
     assert "400 rows, of which 150 were drawn" in page.words["data"]
@@ -334,6 +335,7 @@ def test_the_best_round_is_the_last_that_predicts():
     assert f"{score:.5g}" in page.words["scores"]
 
 
+@pytest.mark.slow
 def test_an_estimator_has_its_class_names():
     model = hornbeam.HornbeamClassifier(n_estimators=3)
     model.fit(AGE, np.where(LABELS == 1, "stays", "leaves"))
