@@ -203,7 +203,6 @@ def test_a_leaf_alone():
     assert said(ax) == ["0.4", "cover 4"]
 
 
-@pytest.mark.slow
 def test_a_tree_that_no_figure_holds_is_refused():
     rows = np.arange(1024.0).reshape(-1, 1)  # leaves of one level, side by side
     tree = hornbeam.DecisionTreeRegressor().fit(rows, rows[:, 0] / 7)

@@ -98,7 +98,6 @@ def test_one_class_has_no_interval_and_no_warning():
     assert scores["logloss"].low < scores["logloss"].high
 
 
-@pytest.mark.slow
 def test_matrices_of_codes_are_judged_as_well():
     frame = FRAME[["age"]]  # each feature has pictures
     page = trained(frame, LABELS).report(hornbeam.QuantileDMatrix(frame, LABELS))
