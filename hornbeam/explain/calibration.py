@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.errors import DataError, ErrorCode, ParameterError, short_traceback
+from hornbeam.errors import DataError, ErrorCode, short_traceback
 from hornbeam.explain.node_text import Float64s
-from hornbeam.explain.subject import Subject
+from hornbeam.explain.subject import Subject, check_count, check_option
 from hornbeam.explain.tree_reader import Boosted
 
 __all__ = ["STRATEGIES", "Calibration", "calibration_of"]
@@ -79,16 +79,8 @@ class Calibration:
         name
             Name of the class.
         """
-        if strategy not in STRATEGIES:
-            raise ParameterError(
-                f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r}",
-                code=ErrorCode.UNKNOWN_OPTION,
-            )
-        if bins < 1:
-            raise ParameterError(
-                f"bins must be 1 or more, not {bins}",
-                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
-            )
+        check_option("strategy", strategy, STRATEGIES)
+        check_count("bins", bins)
         true = np.asarray(outcomes, np.float64)
         given = np.asarray(probabilities, np.float64)
         weigh = np.ones(len(true)) if weights is None else np.asarray(weights, float)

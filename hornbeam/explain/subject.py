@@ -20,7 +20,25 @@ from hornbeam.kernels.team import lease
 from hornbeam.objectives.distributions import Distribution
 from hornbeam.objectives.quantiles import QuantileError
 
-__all__ = ["Subject"]
+__all__ = ["Subject", "check_count", "check_option"]
+
+
+def check_count(name: str, value: float) -> None:
+    """Raise a `ParameterError` unless an argument is 1 or more."""
+    if value < 1:
+        raise ParameterError(
+            f"{name} must be 1 or more, not {value}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )
+
+
+def check_option(name: str, value: Any, options: Sequence[str]) -> None:
+    """Raise a `ParameterError` unless an argument is one of the options."""
+    if value not in options:
+        raise ParameterError(
+            f"{name} must be one of {', '.join(options)}, not {value!r}",
+            code=ErrorCode.UNKNOWN_OPTION,
+        )
 
 
 class Subject:
@@ -105,11 +123,8 @@ class Subject:
     def spread(self, most: int | None) -> Subject:
         """Return the same model on at most this many rows, evenly spaced."""
         n_rows = self.data.num_row()
-        if most is not None and most < 1:
-            raise ParameterError(
-                f"max_rows must be 1 or more, not {most}",
-                code=ErrorCode.PARAMETER_OUT_OF_RANGE,
-            )
+        if most is not None:
+            check_count("max_rows", most)
         if most is None or n_rows <= most:
             return self
         return self.of_rows(np.linspace(0, n_rows - 1, most).astype(np.intp))

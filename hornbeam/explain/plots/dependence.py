@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hornbeam.errors import ErrorCode, ParameterError, require, short_traceback
+from hornbeam.errors import require, short_traceback
 from hornbeam.explain.dependence import PartialDependence, partial_dependence
 from hornbeam.explain.plots.categories import place_along
 from hornbeam.explain.style import (
@@ -25,6 +25,7 @@ from hornbeam.explain.style import (
     set_titles,
     shorten,
 )
+from hornbeam.explain.subject import check_option
 from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
@@ -103,11 +104,7 @@ def plot_partial_dependence(
     >>> ax = plot_partial_dependence(model, X, ["bmi", "s5"])
     """
     require("matplotlib", "plot", "plot_partial_dependence")
-    if kind not in _KINDS:
-        raise ParameterError(
-            f"kind must be one of {', '.join(_KINDS)}, not {kind!r}",
-            code=ErrorCode.UNKNOWN_OPTION,
-        )
+    check_option("kind", kind, _KINDS)
     if isinstance(model, PartialDependence):
         found = model
     else:

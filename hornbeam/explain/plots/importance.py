@@ -18,6 +18,7 @@ from hornbeam.explain.style import (
     set_titles,
     shorten_distinct,
 )
+from hornbeam.explain.subject import check_count
 from hornbeam.explain.tree_reader import Boosted, booster_of
 
 if TYPE_CHECKING:
@@ -160,11 +161,8 @@ def _ranked(
             "train with more rows, or with less regularization",
             code=ErrorCode.NO_SPLITS,
         )
-    if most is not None and most < 1:
-        raise ParameterError(
-            f"max_num_features must be 1 or more, not {most}",
-            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
-        )
+    if most is not None:
+        check_count("max_num_features", most)
     several = [value for value in scores.values() if isinstance(value, list)]
     if several and not 0 <= output < len(several[0]):
         raise ParameterError(

@@ -30,6 +30,7 @@ from hornbeam.explain.style import (
     shorten,
     shorten_distinct,
 )
+from hornbeam.explain.subject import check_count, check_option
 from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
@@ -106,16 +107,8 @@ def plot_shap_summary(
     >>> ax = plot_shap_summary(model, X[300:], max_features=5)
     """
     require("matplotlib", "plot", "plot_shap_summary")
-    if kind not in _KINDS:
-        raise ParameterError(
-            f"kind must be one of {', '.join(_KINDS)}, not {kind!r}",
-            code=ErrorCode.UNKNOWN_OPTION,
-        )
-    if max_features < 1:
-        raise ParameterError(
-            f"max_features must be 1 or more, not {max_features}",
-            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
-        )
+    check_option("kind", kind, _KINDS)
+    check_count("max_features", max_features)
     asked: dict[str, Any] = {"max_rows": max_rows, "class_names": class_names}
     if isinstance(model, Contributions):
         found = [model]

@@ -10,7 +10,6 @@ import numpy as np
 from hornbeam.errors import (
     DataError,
     ErrorCode,
-    ParameterError,
     require,
     short_traceback,
 )
@@ -27,6 +26,7 @@ from hornbeam.explain.style import (
     shorten,
     shorten_distinct,
 )
+from hornbeam.explain.subject import check_count
 from hornbeam.explain.tree_reader import Boosted
 
 if TYPE_CHECKING:
@@ -93,11 +93,7 @@ def plot_shap_waterfall(
     >>> ax = plot_shap_waterfall(model, X[300:], row=0)
     """
     require("matplotlib", "plot", "plot_shap_waterfall")
-    if max_features < 1:
-        raise ParameterError(
-            f"max_features must be 1 or more, not {max_features}",
-            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
-        )
+    check_count("max_features", max_features)
     if isinstance(model, Contributions):
         if not 0 <= row < len(model.values):
             raise DataError(
