@@ -19,8 +19,8 @@ from hornbeam.backends.interface import (
 from hornbeam.backends.margin_rows import MarginRows
 from hornbeam.backends.row_loop import run_rows
 from hornbeam.kernels.histogram import QuantisedGradients
+from hornbeam.kernels.partition import look_up_leaves
 from hornbeam.kernels.sampling import ColumnDraws
-from hornbeam.kernels.sparse import look_up_leaves
 
 __all__ = ["EntryBackend"]
 

@@ -15,10 +15,10 @@ from hornbeam.backends.row_loop import run_rows
 from hornbeam.backends.row_state import NO_ROWS
 from hornbeam.binning.layout import HistogramLayout, SparseBins
 from hornbeam.kernels.histogram import QuantisedGradients
+from hornbeam.kernels.partition import look_up_leaves
 from hornbeam.kernels.sparse import (
     MOST_NODES,
     SparseEntries,
-    look_up_leaves,
     mark_rows,
     send_rows,
 )

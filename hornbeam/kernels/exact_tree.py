@@ -24,10 +24,9 @@ from hornbeam.kernels.exact import (
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.plan import CELLS_PER_ROW
-from hornbeam.kernels.sparse import look_up_leaves
 from hornbeam.kernels.split import CandidateFeatures
 from hornbeam.kernels.sync import barrier, is_stopped, restart_tasks, sharers_for
-from hornbeam.kernels.tree_end import number_leaves, sum_and_weigh
+from hornbeam.kernels.tree_end import finish_tree_in_place
 from hornbeam.kernels.tree_growth import (
     clear_leaves,
     list_nodes,
@@ -373,21 +372,16 @@ def grow_exact_tree(
             )
         barrier(counters, team)
     if state[STATUS] == COMPLETE and leaves.weighs:
-        if thread_id == 0:
-            state[N_TASKS] = number_leaves(n_threads, tables, leaves)
-            restart_tasks(sync)
-        barrier(sync, n_threads)
-        look_up_leaves(
+        finish_tree_in_place(
             thread_id,
             n_threads,
             sync,
-            leaves.leaf_of_node,
             rows.node_of,
             rows.taken,
-            state[N_TASKS],
-            leaves.leaf_of,
+            rules.split,
+            tables,
+            leaves,
         )
-        sum_and_weigh(thread_id, n_threads, sync, rules.split, tables, leaves)
 
 
 @kernel

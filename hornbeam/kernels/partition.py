@@ -15,6 +15,7 @@ from hornbeam.kernels.sync import (
 
 __all__ = [
     "bring_home",
+    "look_up_leaves",
     "mark_leaves",
     "partition_rows",
     "route_rows",
@@ -192,6 +193,29 @@ def bring_home(
                 begin, end = node["begin"], node["end"]
                 _copy(rows[1, begin:end], rows[0, begin:])
                 node["side"] = 0
+
+
+@kernel
+def look_up_leaves(
+    thread_id,
+    n_threads,
+    sync,
+    leaf_of_node,  # (nodes,) uint32
+    node_of,  # (rows,) uint32
+    taken,  # (rows,) uint8: whether a row is in the sample; empty: all are
+    none,  # the leaf of rows outside of the sample
+    leaf_of,  # (rows,) uint32, out
+):
+    """Write the leaf of each row, where rows do not move."""
+    task = next_task(sync, 0)
+    while task * TASK_ROWS < node_of.size:
+        begin, end = task * TASK_ROWS, min((task + 1) * TASK_ROWS, node_of.size)
+        for row in range(begin, end):
+            leaf = leaf_of_node[np.uint64(node_of[row])]
+            if taken.size > 0:
+                leaf = leaf if taken[row] else np.uint32(none)
+            leaf_of[row] = leaf
+        task = next_task(sync, 0)
 
 
 @kernel

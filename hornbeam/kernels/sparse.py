@@ -37,7 +37,6 @@ __all__ = [
     "find_sparse_splits",
     "gather_bins",
     "list_rows",
-    "look_up_leaves",
     "mark_rows",
     "send_rows",
     "sort_by_bin",
@@ -513,29 +512,6 @@ def send_rows(
             if node_of[row] == here:
                 node_of[row] = there
         task = next_task(sync, 1)
-
-
-@kernel
-def look_up_leaves(
-    thread_id,
-    n_threads,
-    sync,
-    leaf_of_node,  # (nodes,) uint32
-    node_of,  # (rows,) uint32
-    taken,  # (rows,) uint8: whether a row is in the sample; empty: all are
-    none,  # the leaf of rows outside of the sample
-    leaf_of,  # (rows,) uint32, out
-):
-    """Write the leaf of each row."""
-    task = next_task(sync, 0)
-    while task * TASK_ROWS < node_of.size:
-        begin, end = task * TASK_ROWS, min((task + 1) * TASK_ROWS, node_of.size)
-        for row in range(begin, end):
-            leaf = leaf_of_node[np.uint64(node_of[row])]
-            if taken.size > 0:
-                leaf = leaf if taken[row] else np.uint32(none)
-            leaf_of[row] = leaf
-        task = next_task(sync, 0)
 
 
 @kernel

@@ -6,16 +6,16 @@ import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel, phase
 from hornbeam.kernels.leaves import weigh_nodes, write_nodes
-from hornbeam.kernels.partition import mark_leaves, sum_leaves
+from hornbeam.kernels.partition import look_up_leaves, mark_leaves, sum_leaves
 from hornbeam.kernels.plan import plan_leaves
 from hornbeam.kernels.sync import barrier, restart_tasks
 from hornbeam.kernels.tree_tables import BEYOND, N_NODES, N_PENDING, N_TASKS, PARENT
 
-__all__ = ["finish_tree", "number_leaves", "sum_and_weigh"]
+__all__ = ["finish_tree", "finish_tree_in_place"]
 
 
 @inline
-def number_leaves(team, tables, leaves):
+def _number_leaves(team, tables, leaves):
     """Number the leaves, and let their sums begin at 0; return how many there are."""
     state = tables.state
     count = np.int64(0)
@@ -117,7 +117,7 @@ def finish_tree(thread_id, n_threads, sync, by_feature, rows, rules, tables, lea
     """Mark the leaf of each row, sum the leaves, and weigh the nodes."""
     state = tables.state
     if thread_id == 0:
-        count = number_leaves(n_threads, tables, leaves)
+        count = _number_leaves(n_threads, tables, leaves)
         state[N_TASKS] = plan_leaves(
             leaves.nodes[:count],
             tables.pending[: state[N_PENDING]],
@@ -140,6 +140,32 @@ def finish_tree(thread_id, n_threads, sync, by_feature, rows, rules, tables, lea
         by_feature,
         rows,
         leaves.leaf_of_node,
+        leaves.leaf_of,
+    )
+    sum_and_weigh(thread_id, n_threads, sync, rules, tables, leaves)
+
+
+@inline
+def finish_tree_in_place(
+    thread_id, n_threads, sync, node_of, taken, rules, tables, leaves
+):
+    """Do the same where rows do not move: `node_of` is the node of each row.
+
+    `taken` is whether a row is in the sample; if it is empty, all are.
+    """
+    state = tables.state
+    if thread_id == 0:
+        state[N_TASKS] = _number_leaves(n_threads, tables, leaves)
+        restart_tasks(sync)
+    barrier(sync, n_threads)
+    look_up_leaves(
+        thread_id,
+        n_threads,
+        sync,
+        leaves.leaf_of_node,
+        node_of,
+        taken,
+        state[N_TASKS],
         leaves.leaf_of,
     )
     sum_and_weigh(thread_id, n_threads, sync, rules, tables, leaves)

@@ -8,6 +8,7 @@ import pytest
 from kernel_calls import N_THREADS, call, split_rules
 
 from hornbeam.kernels.layout import SPLIT_DTYPE
+from hornbeam.kernels.partition import look_up_leaves
 from hornbeam.kernels.sparse import (
     NodeGradients,
     SparseEntries,
@@ -16,7 +17,6 @@ from hornbeam.kernels.sparse import (
     find_sparse_splits,
     gather_bins,
     list_rows,
-    look_up_leaves,
     mark_rows,
     send_rows,
     sort_by_bin,
