@@ -29,9 +29,12 @@ from typing import Any, NamedTuple
 import llvmlite
 import numba
 import numpy as np
+from numba import types
+from numba.np.numpy_support import as_dtype
 
 import hornbeam
 from hornbeam.cpu_count import available_threads
+from hornbeam.kernels.ahead import SIGNATURES
 from hornbeam.kernels.compiler import KERNELS, BinaryPart
 from hornbeam.kernels.native import BINARY, LAST_BYTES
 from hornbeam.kernels.signatures import read, type_of
@@ -45,11 +48,9 @@ from native.kernel_objects import (
     is_part,
 )
 
-__all__ = ["SIGNATURES", "build"]
+__all__ = ["build"]
 
 _HERE = Path(__file__).parent
-#: The signatures that the binary has machine code for: all that the package calls.
-SIGNATURES = _HERE / "signatures.json"
 #: Objects that earlier builds made.
 _OBJECTS = _HERE.parent / "build" / "native"
 
@@ -275,11 +276,11 @@ def _table(
     for job in jobs:
         own_codes = [code for code in job.codes if code.result is not None]
         for code, layouts in zip(own_codes, job.signatures, strict=True):
-            types = _codes_of(layouts, records)
-            values = ", ".join(f"{one:#x}" for one in types)
+            kinds = _codes_of(map(type_of, layouts), records)
+            values = ", ".join(f"{one:#x}" for one in kinds)
             lines.append(f"static const uint32_t {code.symbol}[] = {{{values}}};")
             rows.append(
-                f'    {{"{job.name}", {code.symbol}, {len(types)}, "{code.result}", '
+                f'    {{"{job.name}", {code.symbol}, {len(kinds)}, "{code.result}", '
                 f"{{{', '.join(kernels[code.symbol])}}}}},"
             )
     lines += ["const Overload overloads[] = {", *rows, "};"]
@@ -295,29 +296,40 @@ def _table(
     return "\n".join(lines) + "\n"
 
 
-def _codes_of(layouts: Iterable[Any], records: list[str]) -> list[int]:
+def _codes_of(kinds: Iterable[Any], records: list[str]) -> list[int]:
     """Return the codes of arguments; record types that are new are added to a list."""
     codes: list[int] = []
-    for layout in layouts:
-        if layout is None:
+    for kind in kinds:
+        if isinstance(kind, types.NoneType):
             codes.append(_NONE)
-        elif isinstance(layout, list):
-            codes.append(_TUPLE | len(layout) - 1)
-            codes += _codes_of(layout[1:], records)
-        elif isinstance(layout, dict):
-            element = layout["dtype"]
-            if element.startswith("{"):
-                if element not in records:
-                    records.append(element)
-                number = _FIRST_RECORD + records.index(element)
-            else:
-                number = np.dtype(element).num
-            read_only = 0 if layout["mutable"] else _READ_ONLY
-            place = _LAYOUTS.index(layout["layout"]) << 16 | layout["ndim"] << 8
+        elif isinstance(kind, types.BaseTuple):
+            codes.append(_TUPLE | len(kind))
+            codes += _codes_of(kind.types, records)
+        elif isinstance(kind, types.Array):
+            element = as_dtype(kind.dtype)
+            number = element.num if element.names is None else _record(element, records)
+            read_only = 0 if kind.mutable else _READ_ONLY
+            place = _LAYOUTS.index(kind.layout) << 16 | kind.ndim << 8
             codes.append(_ARRAY | read_only | place | number)
         else:
-            codes.append(_NUMBER | np.dtype(layout).num)
+            codes.append(_NUMBER | as_dtype(kind).num)
     return codes
+
+
+def _record(dtype: np.dtype, records: list[str]) -> int:
+    """Return the code of a record type, which is written as `numpy.dtype` takes it."""
+    assert dtype.names is not None and dtype.fields is not None
+    of = [dtype.fields[name] for name in dtype.names]
+    fields = {
+        "names": list(dtype.names),
+        "formats": [field[0].str for field in of],
+        "offsets": [field[1] for field in of],
+        "itemsize": dtype.itemsize,
+        "aligned": dtype.isalignedstruct,
+    }
+    if repr(fields) not in records:
+        records.append(repr(fields))
+    return _FIRST_RECORD + records.index(repr(fields))
 
 
 def _run(command: list[Any]) -> None:

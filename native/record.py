@@ -18,10 +18,9 @@ import dask
 import numpy as np
 
 import hornbeam
-from hornbeam.kernels.ahead import FIRST_FIT
+from hornbeam.kernels.ahead import FIRST_FIT, SIGNATURES
 from hornbeam.kernels.compiler import KERNELS, PhaseDispatcher
 from hornbeam.kernels.signatures import called, read, write
-from native.build import SIGNATURES
 
 __all__ = ["dask_teardown", "fit_first", "pytest_sessionfinish", "pytest_sessionstart"]
 

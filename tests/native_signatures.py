@@ -1,7 +1,7 @@
 """Checks that the binary of a wheel has machine code for each call of a kernel.
 
 After each test the signatures that it compiled, or was the first to load, have to be
-in native/signatures.json, so that `make test` finds those that are missing there and
+in kernels/signatures.json, so that `make test` finds those that are missing there and
 `make test-wheel` need not run every test again. Tests marked `jit` call others.
 """
 
@@ -10,29 +10,23 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hornbeam.kernels.ahead import SIGNATURES
 from hornbeam.kernels.jit import COMPILED, NATIVE
 
 __all__ = ["pytest_runtest_teardown"]
 
-RECORDED = Path(__file__).parents[1] / "native" / "signatures.json"
 #: A wheel's environment and plain Python do not compile, and `make signatures` records.
-IS_CHECKED = (
-    COMPILED
-    and NATIVE is None
-    and RECORDED.exists()
-    and "HORNBEAM_SIGNATURES" not in os.environ
-)
+IS_CHECKED = COMPILED and NATIVE is None and "HORNBEAM_SIGNATURES" not in os.environ
 
 
 @cache
 def recorded() -> dict[str, set[str]]:
     """Return the signatures that the binary has, as JSON, by kernel."""
-    kernels = json.loads(RECORDED.read_text())
+    kernels = json.loads(SIGNATURES.read_text())
     return {name: {*map(json.dumps, own)} for name, own in kernels.items()}
 
 
@@ -75,4 +69,4 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
             known |= own  # the kernel keeps them when a later test loads more
         missing += [(name, one) for one in own - known]
     changed().clear()
-    assert not missing, f"native/signatures.json lacks, run make signatures: {missing}"
+    assert not missing, f"kernels/signatures.json lacks, run make signatures: {missing}"

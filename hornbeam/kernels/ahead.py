@@ -6,15 +6,17 @@ What a process has compiled the others load from Numba's cache.
 from __future__ import annotations
 
 import gc
+import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.jit import COMPILED, NATIVE
@@ -23,14 +25,19 @@ from hornbeam.log import LOGGER
 
 __all__ = [
     "FIRST_FIT",
+    "SIGNATURES",
+    "Compilation",
+    "compilations",
     "compile_first_fit",
     "compile_in_processes",
     "first_fit",
     "work",
-    "work_on",
 ]
 
-#: The signatures that a first fit and its predictions call, of data without categories.
+#: The signatures that Python calls: all those of the package. A binary has their code.
+SIGNATURES = FOLDER / "signatures.json"
+#: Those that a first fit and its predictions call, of data without categories, and
+#: those of the phases that these call.
 FIRST_FIT = FOLDER / "first_fit.json"
 #: The fields of tuples that are sets of categories, which then have another type.
 _SETS = "sets", "found_sets"
@@ -38,13 +45,52 @@ _SETS = "sets", "found_sets"
 _LAST = "hornbeam.kernels.tree.grow_tree"
 #: Of one thread that compiles for a first fit; folds are fitted by several at once.
 _LOCK = Lock()
-#: A worker imports what defines the kernels, and then compiles.
-_WORKER = """
-import hornbeam.training
-from hornbeam.kernels import ahead
+_WORKER = "from hornbeam.kernels import ahead; ahead.work()"
 
-ahead.work(categories={categories})
-"""
+
+class Compilation(NamedTuple):
+    """A kernel to compile, or to load, for the types of its arguments.
+
+    Attributes
+    ----------
+    name
+        Of the kernel, with its module.
+    layouts
+        The types, see `signatures`.
+    """
+
+    name: str
+    layouts: list[Any]
+
+    def compile(self) -> None:
+        """Compile the kernel, or load it.
+
+        Nothing is done where there is no such kernel, or it does not take these types:
+        it has changed since the signature was recorded.
+        """
+        signatures = import_module("hornbeam.kernels.signatures")
+        with suppress(AttributeError, IndexError, signatures.NumbaError):
+            types = tuple(map(signatures.type_of, self.layouts))
+            self.kernel.compile(types)
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel; None where there is none of that name."""
+        with suppress(ImportError):
+            import_module(self.name.rpartition(".")[0])
+        return import_module("hornbeam.kernels.compiler").KERNELS.get(self.name)
+
+    @property
+    def is_phase(self) -> bool:
+        """Whether it is a part of other kernels that is compiled by itself."""
+        compiler = import_module("hornbeam.kernels.compiler")
+        return isinstance(self.kernel, compiler.PhaseDispatcher)
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether there is machine code of the kernel, or no folder to hold it."""
+        file = getattr(self.kernel, "cache_file", None)
+        return file is None or file.exists()
 
 
 def compile_first_fit(says_so: bool = True, categories: bool = False) -> None:
@@ -62,16 +108,14 @@ def compile_first_fit(says_so: bool = True, categories: bool = False) -> None:
     """
     if not COMPILED or NATIVE is not None or available_threads() < 2:
         return
-    compiler = import_module("hornbeam.kernels.compiler")
-    file = getattr(compiler.KERNELS.get(_LAST), "cache_file", None)
     with _LOCK:
-        if file is not None and not file.exists():
+        if not Compilation(_LAST, []).is_on_disk:
             _compile(says_so, categories)
 
 
 def _compile(says_so: bool, categories: bool) -> None:
     """Compile the kernels of a list, in this process and others."""
-    jobs = _jobs(categories)
+    jobs = _compilations(first_fit(categories))
     if not jobs:  # they are being recorded
         return
     if says_so and sys.stderr.isatty():
@@ -80,36 +124,31 @@ def _compile(says_so: bool, categories: bool) -> None:
             "once",
             len(jobs),
         )
+    # The phases, others, and the kernel that calls the phases.
+    jobs.sort(key=lambda job: (job.name == _LAST, not job.is_phase))
     *jobs, last = jobs
-    missing = set(range(sum(_is_phase(name) for name, _ in _listed(categories))))
+    missing = sum(job.is_phase for job in jobs)
     with suppress(OSError):
-        script = _WORKER.format(categories=categories)
-        for number in compile_in_processes(script, jobs):
-            missing.discard(number)
+        for job in compile_in_processes(jobs):
+            missing -= job.is_phase
             if not missing:
-                last()  # the others go on meanwhile; a second time it does nothing
+                # The others go on meanwhile; a second time it does nothing.
+                last.compile()
     with _no_collection():
-        last()
+        last.compile()
 
 
-def _jobs(categories: bool) -> list[Callable[[], None]]:
-    """Return the compilations of a first fit, in the order of `_listed`."""
+def compilations() -> list[Compilation]:
+    """Return what compiles all kernels: phases, which several kernels call, first."""
     signatures = import_module("hornbeam.kernels.signatures")
-    return [signatures.compilation(*job) for job in _listed(categories)]
+    phases = [job for job in _compilations(first_fit(False)) if job.is_phase]
+    return phases + _compilations(signatures.read(SIGNATURES))
 
 
-def _listed(categories: bool) -> list[tuple[str, list[Any]]]:
-    """Return the kernels of a first fit: phases, others, and the one that calls them.
-
-    Of each kind those that take longest come first.
-    """
-    listed = [
-        (name, types) for name, own in first_fit(categories).items() for types in own
-    ]
-    listed.sort(
-        key=lambda job: (job[0] == _LAST, not _is_phase(job[0]), -len(repr(job)))
-    )
-    return listed
+def _compilations(signatures: dict[str, list[list[Any]]]) -> list[Compilation]:
+    """Return the compilations of signatures; those that take longest come first."""
+    jobs = [Compilation(name, one) for name, own in signatures.items() for one in own]
+    return sorted(jobs, key=lambda job: -len(repr(job)))
 
 
 def first_fit(categories: bool) -> dict[str, list[list[Any]]]:
@@ -132,13 +171,8 @@ def _with_sets(layout: Any) -> Any:
     fields = getattr(import_module(module), name)._fields
     items = dict(zip(fields, map(_with_sets, layout[1:]), strict=True))
     for field in items.keys() & _SETS:
-        items[field] = {**items[field], "dtype": "uint64"}
+        items[field] = re.sub(r"\w+\[", "uint64[", items[field])
     return [layout[0], *items.values()]
-
-
-def _is_phase(name: str) -> bool:
-    compiler = import_module("hornbeam.kernels.compiler")
-    return isinstance(compiler.KERNELS.get(name), compiler.PhaseDispatcher)
 
 
 @contextmanager
@@ -156,51 +190,44 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def compile_in_processes(script: str, jobs: list[Callable[[], None]]) -> Iterator[int]:
-    """Run jobs that compile in this process and others, one a core; yield the number.
+def compile_in_processes(jobs: list[Compilation]) -> Iterator[Compilation]:
+    """Compile in this process and others, one a core; yield what is done.
 
     The failure of a process is not an error: others do its work, and what is missing
     is compiled by the process that needs it.
-
-    Parameters
-    ----------
-    script
-        Of the other processes; it calls `work_on` with the same jobs.
-    jobs
-        Functions without arguments.
     """
-    waiting: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(jobs)):
-        waiting.put(number)
-    done: SimpleQueue[int] = SimpleQueue()
+    waiting: SimpleQueue[Compilation] = SimpleQueue()
+    for job in jobs:
+        waiting.put(job)
+    done: SimpleQueue[Compilation] = SimpleQueue()
     with ExitStack() as stack, _no_collection():
         feeders = []
         for _ in range(min(available_threads(), len(jobs)) - 1):
-            process = stack.enter_context(_start(script))
+            process = stack.enter_context(_start())
             stack.callback(process.terminate)
             feeder = Thread(target=_feed, args=(process, waiting, done), daemon=True)
             feeder.start()
             feeders.append(feeder)
-        for number in _taken(waiting):
-            jobs[number]()
-            yield number
+        for job in _taken(waiting):
+            job.compile()
+            yield job
             yield from _taken(done)
         for feeder in feeders:
             feeder.join()
         yield from _taken(done)
 
 
-def _taken(queue: SimpleQueue[int]) -> Iterator[int]:
+def _taken(queue: SimpleQueue[Compilation]) -> Iterator[Compilation]:
     """Take items until there are none."""
     with suppress(Empty):
         while True:
             yield queue.get_nowait()
 
 
-def _start(script: str) -> subprocess.Popen[str]:
+def _start() -> subprocess.Popen[str]:
     paths = [str(FOLDER.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", script],  # -P: this package, not one in "."
+        [sys.executable, "-P", "-c", _WORKER],  # -P: this package, not one in "."
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -210,30 +237,27 @@ def _start(script: str) -> subprocess.Popen[str]:
 
 
 def _feed(
-    process: subprocess.Popen[str], waiting: SimpleQueue[int], done: SimpleQueue[int]
+    process: subprocess.Popen[str],
+    waiting: SimpleQueue[Compilation],
+    done: SimpleQueue[Compilation],
 ) -> None:
-    """Give a process the number of one job after the other."""
+    """Give a process one compilation after the other."""
     assert process.stdin is not None and process.stdout is not None
     with suppress(OSError):
-        for number in _taken(waiting):
-            process.stdin.write(f"{number}\n")
+        for job in _taken(waiting):
+            process.stdin.write(f"{json.dumps(job)}\n")
             process.stdin.flush()
             if not process.stdout.readline():
                 return  # it has failed
-            done.put(number)
+            done.put(job)
 
 
-def work_on(jobs: list[Callable[[], None]]) -> None:
-    """Run the jobs whose numbers are read from standard input."""
+def work() -> None:
+    """Compile what is read from standard input: a process of `compile_in_processes`."""
     gc.disable()
     for line in sys.stdin:
-        jobs[int(line)]()
+        Compilation(*json.loads(line)).compile()
         gc.collect()
         gc.freeze()
-        sys.stdout.write(line)
+        sys.stdout.write("\n")
         sys.stdout.flush()
-
-
-def work(categories: bool) -> None:
-    """Compile a part of what a first fit needs: a process of `compile_first_fit`."""
-    work_on(_jobs(categories))

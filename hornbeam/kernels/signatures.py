@@ -1,12 +1,18 @@
-"""Signatures of kernels, as JSON: the Numba types of the arguments of a call."""
+"""Signatures of kernels, as JSON: the Numba types of the arguments of a call.
+
+The type of an array is written as Numba writes it in a signature: ``float64[:, ::1]``
+has rows one after the other, and ``const`` is one that is not written to. Records are
+named by the constant of `hornbeam.kernels.layout`, or of another module of kernels,
+that is their NumPy type. A tuple is a list, of its class and its items.
+"""
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,9 +24,9 @@ from numba.np.numpy_support import as_dtype, from_dtype
 from hornbeam.kernels.compiler import KERNELS, NumbaError
 
 __all__ = [
+    "NumbaError",
     "Signatures",
     "called",
-    "compilation",
     "layout_of",
     "layouts_of",
     "read",
@@ -29,6 +35,8 @@ __all__ = [
 ]
 
 _OF_FORMULAS = re.compile(r"_[0-9a-f]{16}$")
+_ARRAY = re.compile(r"(const )?([\w.]+)\[(.*)\]")
+_KERNELS = "hornbeam.kernels."
 
 #: The signatures of each kernel, by its module and qualified name.
 Signatures = dict[str, list[list[Any]]]
@@ -42,15 +50,30 @@ def layout_of(kind: Any) -> Any:
         of = getattr(kind, "instance_class", tuple)
         return [f"{of.__module__}.{of.__qualname__}", *map(layout_of, kind.types)]
     if isinstance(kind, types.Array):
-        dtype = as_dtype(kind.dtype)
-        element = dtype.name if dtype.names is None else repr(_fields(dtype))
-        return {
-            "dtype": element,
-            "ndim": kind.ndim,
-            "layout": kind.layout,
-            "mutable": kind.mutable,
-        }
+        axes = [":"] * kind.ndim
+        if kind.layout != "A":
+            axes[-1 if kind.layout == "C" else 0] = "::1"
+        constant = "" if kind.mutable else "const "
+        return f"{constant}{_element(as_dtype(kind.dtype))}[{', '.join(axes)}]"
     return str(kind)
+
+
+@cache
+def _element(dtype: np.dtype) -> str:
+    """Return the name of the type of an array's elements."""
+    if dtype.names is None:
+        return dtype.name
+    for module, name, constant in _constants():
+        if isinstance(constant, np.dtype) and constant == dtype:
+            return f"{module}.{name}"
+    raise TypeError(f"no module of kernels has a constant that is the type {dtype}")
+
+
+def _constants() -> Iterator[tuple[str, str, Any]]:
+    """Yield what the modules of kernels define: their names, its name, and itself."""
+    for module in sorted(name for name in sys.modules if name.startswith(_KERNELS)):
+        for name, value in vars(sys.modules[module]).items():
+            yield module, name, value
 
 
 def type_of(layout: Any) -> Any:
@@ -59,35 +82,28 @@ def type_of(layout: Any) -> Any:
         return types.none
     if isinstance(layout, list):
         items = [type_of(item) for item in layout[1:]]
-        module, _, name = layout[0].rpartition(".")
         if layout[0] == "builtins.tuple":
             return types.Tuple(items)
-        made = getattr(import_module(module), name)
+        made = _named(layout[0])
         if len(set(items)) == 1:
             return types.NamedUniTuple(items[0], len(items), made)
         return types.NamedTuple(items, made)
-    if isinstance(layout, dict):
-        element = layout["dtype"]
-        if element.startswith("{"):
-            element = ast.literal_eval(element)
-        kind = from_dtype(np.dtype(element))
+    if array := _ARRAY.fullmatch(layout):
+        constant, element, axes = array.groups()
+        dtype = np.dtype(_named(element) if "." in element else element)
+        order = {"::1": "F", ":": "A"}[axes.partition(", ")[0]]
+        if axes.endswith("::1"):
+            order = "C"
         return types.Array(
-            kind, layout["ndim"], layout["layout"], readonly=not layout["mutable"]
+            from_dtype(dtype), axes.count(",") + 1, order, readonly=bool(constant)
         )
     return types.boolean if layout == "bool" else getattr(types, layout)
 
 
-def _fields(dtype: np.dtype) -> dict[str, Any]:
-    """Return a record type as a dictionary that `numpy.dtype` takes."""
-    assert dtype.names is not None and dtype.fields is not None
-    of = [dtype.fields[name] for name in dtype.names]
-    return {
-        "names": list(dtype.names),
-        "formats": [field[0].str for field in of],
-        "offsets": [field[1] for field in of],
-        "itemsize": dtype.itemsize,
-        "aligned": dtype.isalignedstruct,
-    }
+def _named(name: str) -> Any:
+    """Return what has a name in a module."""
+    module, _, name = name.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 def called() -> Signatures:
@@ -107,20 +123,6 @@ def layouts_of(name: str, kernel: Any) -> list[list[Any]]:
     if not name.startswith("hornbeam.") or _OF_FORMULAS.search(name):
         return []
     return [[*map(layout_of, types)] for types in kernel.overloads]
-
-
-def compilation(name: str, layouts: list[Any]) -> Callable[[], None]:
-    """Return a function that compiles a kernel for the types of its arguments.
-
-    It does nothing where there is no such kernel, or it does not take these types: it
-    has changed since the signature was recorded.
-    """
-
-    def compile_kernel() -> None:
-        with suppress(KeyError, AttributeError, IndexError, NumbaError):
-            KERNELS[name].compile(tuple(map(type_of, layouts)))
-
-    return compile_kernel
 
 
 def read(path: Path) -> Signatures:

@@ -26,7 +26,6 @@ __all__ = [
     "Objective",
     "Prediction",
     "Task",
-    "WarmUpCases",
     "register",
 ]
 
@@ -52,8 +51,6 @@ Task: TypeAlias = Literal[
 
 #: What predictions are: probabilities of classes, classes, margins, or other values.
 Prediction: TypeAlias = Literal["probability", "class", "margin", "value"]
-#: Parameters of the fits that compile an objective's kernels.
-WarmUpCases: TypeAlias = tuple[Mapping[str, Any], ...]
 
 
 class Link(NamedTuple):
@@ -75,9 +72,8 @@ class Link(NamedTuple):
 class Objective(ABC):
     """A loss of margins and labels.
 
-    A class declares `name`, `task`, `config_group` and `warm_up_cases`, and its
-    instances have `link` and `default_metric`; nothing else in the package lists
-    objectives.
+    A class declares `name`, `task` and `config_group`, and its instances have `link`
+    and `default_metric`; nothing else in the package lists objectives.
 
     Parameters
     ----------
@@ -90,9 +86,9 @@ class Objective(ABC):
     task: ClassVar[Task]
     #: The parameters of the objective that model files hold.
     config_group: ClassVar[ConfigGroup]
-    #: Parameters of the fits by which `hornbeam.warmup` compiles the kernels; none
-    #: where the fits of other objectives compile all of them.
-    warm_up_cases: ClassVar[WarmUpCases]
+    #: Parameters of the fits by which `hornbeam.warmup` compiles the kernels of a class
+    #: that a program registered.
+    warm_up_cases: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     #: What `to_output` returns.
     prediction: ClassVar[Prediction] = "value"
     #: Whether `class_probabilities` returns probabilities.
@@ -345,7 +341,7 @@ class Objective(ABC):
 
 OBJECTIVES: dict[str, type[Objective]] = {}
 #: The attributes without a default that a class has to declare.
-_DECLARED = ("name", "task", "config_group", "warm_up_cases", "link", "default_metric")
+_DECLARED = ("name", "task", "config_group", "link", "default_metric")
 
 AnyObjective = TypeVar("AnyObjective", bound=type[Objective])
 

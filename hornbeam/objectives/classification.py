@@ -103,7 +103,6 @@ class Focal(TwoClasses, BoundedBaseScore):
     task = "binary"
     config_group = ConfigGroup("focal_loss_param", ("scale_pos_weight", "focal_gamma"))
     default_metric = "logloss"
-    warm_up_cases = ({},)
     kernel = staticmethod(focal)
     reach = REACH_OF_LOGARITHMS
 
@@ -145,7 +144,6 @@ class Hinge(TwoClasses):
     prediction = "class"
     default_metric = "error"
     link = Link("step")
-    warm_up_cases = ({"eval_metric": "ams@0.1"},)
     kernel = staticmethod(hinge)
     reach = math.inf
 
@@ -214,7 +212,6 @@ class ClassProbabilities(SoftmaxLoss):
     name = "multi:softprob"
     prediction = "probability"
     link = Link("softmax")
-    warm_up_cases = ({"num_class": 3, "eval_metric": ["merror", "auc"]},)
 
 
 @register
@@ -225,7 +222,6 @@ class MostLikelyClass(SoftmaxLoss):
     prediction = "class"
     link = Link("most_likely")
     probability_link = Link("softmax")
-    warm_up_cases = ({"num_class": 3},)
 
     def to_output(self, team: Team, margins: NDArray[Any]) -> NDArray[Any]:
         return margins.argmax(axis=1).astype(margins.dtype)[:, np.newaxis]
@@ -246,7 +242,6 @@ class OrdinalLogistic(SeveralClasses):
     config_group = ConfigGroup("ordinal_param", ("num_class",))
     prediction = "probability"
     link = Link("cumulative")
-    warm_up_cases = ({"num_class": 3, "eval_metric": ["ordinal-mae"]},)
     kernel = staticmethod(ordinal)
     by_row = False
     is_argmax = False

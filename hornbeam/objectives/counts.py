@@ -95,7 +95,6 @@ class Poisson(LogMean):
     name = "count:poisson"
     # In XGBoost a parameter of the loss as well as of the trees; here of the trees.
     config_group = ConfigGroup("poisson_regression_param", ("max_delta_step",))
-    warm_up_cases = ({},)
     default_metric = "poisson-nloglik"
     kernel = staticmethod(poisson)
 
@@ -106,7 +105,6 @@ class Gamma(LogMean):
 
     name = "reg:gamma"
     config_group = REG_LOSS
-    warm_up_cases = ({"eval_metric": ["gamma-deviance", "gamma-nloglik"]},)
     default_metric = "gamma-deviance"
     kernel = staticmethod(gamma)
     takes_zero = False
@@ -122,7 +120,6 @@ class Tweedie(LogMean):
 
     name = "reg:tweedie"
     config_group = ConfigGroup("tweedie_regression_param", ("tweedie_variance_power",))
-    warm_up_cases = ({},)
     kernel = staticmethod(tweedie)
 
     @property

@@ -42,7 +42,6 @@ class Distribution(Objective):
 
     task = "distribution"
     config_group = ConfigGroup()
-    warm_up_cases = ({},)
     #: The index of the first parameter that must be above 0, as must those after it.
     first_positive: ClassVar[int]
     #: The names of the parameters in messages and plots.

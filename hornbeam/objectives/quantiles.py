@@ -128,7 +128,6 @@ class AbsoluteError(SizedLoss):
     config_group = ConfigGroup()
     default_metric = "mae"
     link = Link("identity")
-    warm_up_cases = ({}, {"leaf_solver": "line_search"})
     kernel = staticmethod(absolute_error)
     sides = staticmethod(deviation)
     many_targets = True
@@ -146,10 +145,6 @@ class QuantileError(SizedLoss):
     task = "quantiles"
     config_group = ConfigGroup("quantile_loss_param", ("quantile_alpha",))
     default_metric = "quantile"
-    warm_up_cases = (
-        {"quantile_alpha": 0.3},
-        {"quantile_alpha": 0.3, "leaf_solver": "line_search"},
-    )
     kernel = staticmethod(quantile_error)
     sides = staticmethod(pinball)
 
@@ -190,7 +185,6 @@ class ExpectileError(Objective):
     config_group = ConfigGroup("expectile_loss_param", ("expectile_alpha",))
     default_metric = "expectile"
     link = Link("climbing")
-    warm_up_cases = ({"expectile_alpha": [0.1, 0.9]},)
     kernel = staticmethod(expectile_error)
 
     def __init__(self, parameters: Parameters) -> None:

@@ -20,7 +20,7 @@ from hornbeam.kernels import maths, ranking
 from hornbeam.kernels.layout import AVERAGE_PRECISION, GAIN, PRECISION
 from hornbeam.kernels.sampling import DrawKey
 from hornbeam.kernels.team import Team
-from hornbeam.objectives.base import Floats, Link, Objective, WarmUpCases, register
+from hornbeam.objectives.base import Floats, Link, Objective, register
 from hornbeam.objectives.config import ConfigGroup
 from hornbeam.params import Parameters
 
@@ -179,7 +179,6 @@ class LambdaRank(Ranking):
         ),
         state=_BIAS,
     )
-    warm_up_cases: ClassVar[WarmUpCases] = ()
     metric: ClassVar[str] = "ndcg"
 
     @property
@@ -279,7 +278,6 @@ class DiscountedGain(LambdaRank):
     """LambdaMART with the normalised discounted cumulative gain."""
 
     name = "rank:ndcg"
-    warm_up_cases = ({},)
     kind = GAIN
 
     @property
@@ -318,7 +316,6 @@ class CrossEntropyOfRanks(Ranking):
 
     name = "rank:xendcg"
     config_group = ConfigGroup()
-    warm_up_cases = ({},)
     default_metric = "ndcg"
 
     @property

@@ -27,7 +27,6 @@ from hornbeam.objectives.base import (
     Link,
     Objective,
     Prediction,
-    WarmUpCases,
     register,
 )
 from hornbeam.objectives.config import REG_LOSS, ConfigGroup
@@ -108,7 +107,6 @@ class SquaredError(MeanStart):
     default_metric = "rmse"
     link = Link("identity")
     probability_link = Link("shares")  # of forests, whose values are class shares
-    warm_up_cases = ()
     kernel = staticmethod(squared_error)
     reach = math.inf
     is_quadratic = True
@@ -123,7 +121,6 @@ class SquaredLogError(MeanStart):
     config_group = ConfigGroup()
     default_metric = "rmsle"
     link = Link("identity")
-    warm_up_cases = ({"eval_metric": ["rmsle", "mape"]},)
     kernel = staticmethod(squared_log_error)
     reach = math.inf
 
@@ -158,7 +155,6 @@ class PseudoHuberError(NewtonStart):
     config_group = ConfigGroup("pseudo_huber_param", ("huber_slope",))
     default_metric = "mphe"
     link = Link("identity")
-    warm_up_cases = ({},)
     kernel = staticmethod(pseudo_huber)
     reach = math.inf
 
@@ -174,7 +170,6 @@ class LogisticLoss(MeanStart):
     prediction: ClassVar[Prediction] = "probability"
     has_probabilities = True
     link = Link("sigmoid")
-    warm_up_cases: ClassVar[WarmUpCases] = ()
     kernel = staticmethod(logistic)
     reach = REACH_OF_LOGARITHMS
 

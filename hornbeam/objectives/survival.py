@@ -51,7 +51,6 @@ class ProportionalHazards(LogLink):
     name = "survival:cox"
     task = "survival"
     config_group = ConfigGroup()
-    warm_up_cases = ({},)
     default_metric = "cox-nloglik"
     by_row = False
 
@@ -138,7 +137,6 @@ class AcceleratedFailure(LogLink):
     config_group = ConfigGroup(
         "aft_loss_param", ("aft_loss_distribution", "aft_loss_distribution_scale")
     )
-    warm_up_cases = ({"eval_metric": ["aft-nloglik", "interval-regression-accuracy"]},)
     default_metric = "aft-nloglik"
     kernel = staticmethod(survival.accelerated_failure)
 

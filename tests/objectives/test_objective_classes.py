@@ -22,7 +22,7 @@ from hornbeam.metrics import create as create_metric
 from hornbeam.objectives import base
 from hornbeam.objectives.base import Link, Task, register
 from hornbeam.objectives.config import ConfigGroup
-from hornbeam.objectives.registry import find, names, registered
+from hornbeam.objectives.registry import find, names
 from hornbeam.objectives.regression import NewtonStart
 from hornbeam.params import Parameters, parameter_table
 
@@ -49,23 +49,8 @@ def test_every_class_has_all_declarations(name):
     known = {row.name for row in parameter_table()}
     assert set(objective.config_group.parameters) <= known
     assert bool(objective.config_group.name) == bool(objective.config_group.parameters)
-    for case in objective.warm_up_cases:
-        Parameters.resolve({"objective": name, **case})
     if objective.prediction == "probability":
         assert objective.has_probabilities
-
-
-def fits():
-    """Return the parameters of the fits of the warm-up."""
-    jobs = [job for job in warm_up._jobs() if job.args]
-    return [job.args[0] for job in jobs if isinstance(job.args[0], dict)]
-
-
-def test_warm_up_runs_the_cases_of_every_class():
-    jobs = fits()
-    for objective in registered():
-        for case in objective.warm_up_cases:
-            assert {"objective": objective.name, **case} in jobs
 
 
 def test_a_class_that_declares_too_little_is_refused():
@@ -75,7 +60,7 @@ def test_a_class_that_declares_too_little_is_refused():
         task = "regression"
         link = Link("identity")
 
-    with pytest.raises(TypeError, match="Nameless does not declare config_group, warm"):
+    with pytest.raises(TypeError, match="Nameless does not declare config_group"):
         register(Nameless)
     assert "test:nothing" not in names()
 
@@ -185,15 +170,18 @@ def test_an_objective_of_another_package_is_exported(log_cosh_class, tmp_path):
 
 @pytest.mark.jit
 def test_an_objective_of_another_package_is_warmed_up(log_cosh_class):
-    case = {"objective": "test:logcosh", "huber_slope": 2.0}
-    with_class = fits()
-    assert with_class.count(case) == 2  # float32 and float64
-    for job in list(warm_up._jobs())[-2:]:
-        assert job.args[0] == case
-        job()
-    # Other jobs keep their numbers, by which processes without the class run them.
-    base.OBJECTIVES.pop("test:logcosh")
-    assert fits() == with_class[:-2]
+    from hornbeam.kernels.compiler import KERNELS
+
+    for fit in warm_up._fits():
+        fit()
+    before = {id(one): len(one.signatures) for one in KERNELS.values()}
+    X, y = data()
+    for dtype in (np.float32, np.float64):
+        for weight in (None, np.ones(len(y))):
+            matrix = hornbeam.DMatrix(X.astype(dtype), y, weight=weight)
+            booster = hornbeam.train({"objective": "test:logcosh"}, matrix, 2)
+            booster.predict(matrix)
+    assert {id(one): len(one.signatures) for one in KERNELS.values()} == before
 
 
 @pytest.mark.jit
