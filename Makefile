@@ -116,8 +116,8 @@ system:  ## install the browser and Java, one after the other
 .PHONY: test
 test:  ## run the tests in WORKERS processes (minutes)
 	@$(MAKE) --no-print-directory --jobs=2 install kernels
-	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and not alone"
-	$(PYTEST) --quiet -m "alone and not slow" $(ALONE)
+	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and (not alone or strikes)"
+	$(PYTEST) --quiet -m "alone and not slow and not strikes" $(ALONE)
 
 .PHONY: test-slow
 test-slow: $(INSTALLED)  ## run the slow tests

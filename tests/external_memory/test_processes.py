@@ -43,6 +43,8 @@ def build(new_writer):
 store = open_or_build(folders, "one", build)
 print("done", store.facts["of"], flush=True)
 """
+#: Waits for a line before it ends.
+BUILD_AND_WAIT = BUILD.replace("    return", "    sys.stdin.readline()\n    return")
 
 
 def start(folders, pause=0.0, script=BUILD):
@@ -51,6 +53,7 @@ def start(folders, pause=0.0, script=BUILD):
     return subprocess.Popen(
         [sys.executable, "-c", script, str(pause), *map(str, folders)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -99,16 +102,15 @@ def test_an_interrupted_builder_leaves_no_files(tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.alone
 def test_of_two_builders_one_waits_and_opens_the_cache_of_the_other(tmp_path):
-    first = start([tmp_path], 0.04)
+    first = start([tmp_path], script=BUILD_AND_WAIT)
     assert first.stdout.readline() == "building\n"
     second = start([tmp_path])
-    results = [process.communicate(timeout=60) for process in (first, second)]
+    assert "waiting for another process" in second.stderr.readline()
+    out = first.communicate("\n", timeout=60)
+    results = [out, second.communicate(timeout=60)]
     assert [process.returncode for process in (first, second)] == [0, 0], results
-    assert [out for out, _ in results] == ["done a process\n"] * 2
-    assert results[0][1] == ""
-    assert "waiting for another process" in results[1][1]
+    assert results == [("done a process\n", "")] * 2
     with open_store(tmp_path, "one") as store:
         np.testing.assert_array_equal(read(store)[0], BINS)
 
