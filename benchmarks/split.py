@@ -2,9 +2,9 @@
 
 python -m benchmarks.split
 
-Of rows in memory, nodes of at most BLOCK_ROWS rows have packed histograms, and those of
-at most SCREENED_ROWS rows wide sums of coarse gradients, whose cuts are screened; both
-are searched with one thread here. With missing values every bin is scored twice, in
+Of rows in memory, nodes of at most BLOCK_ROWS rows have packed histograms, and larger
+ones wide sums of coarse gradients, whose cuts are screened; both are searched with one
+thread here. With missing values every bin is scored twice, in
 both directions.
 """
 

@@ -67,23 +67,23 @@ class PartialSums:
         self.gradient_ranges, self.sums = gradient_ranges, sums
         self.histograms = histograms
 
-    def __add__(self, other: PartialSums) -> PartialSums:
-        """Return the sums of both, with histograms in the memory of these if it can."""
-        own, others = self.histograms, other.histograms
-        if own is None or others is None:
-            return self._plus(other, None)
-        in_place = own.flags.writeable and own.itemsize >= others.itemsize
-        return self._plus(other, np.add(own, others, out=own if in_place else None))
+    def added(
+        self, other: PartialSums, memory: SharedMemory | None = None
+    ) -> PartialSums:
+        """Return the sums of both, with histograms in this memory.
 
-    def added(self, other: PartialSums, memory: SharedMemory) -> PartialSums:
-        """Return the sums of both, with histograms in this memory."""
+        Without any they are in the memory of these sums, if it can be written to and is
+        wide enough.
+        """
         own, others = self.histograms, other.histograms
-        if own is None or others is None:
-            return self._plus(other, None)
-        total = memory.array(own.shape, np.promote_types(own.dtype, others.dtype))
-        return self._plus(other, np.add(own, others, out=total))
-
-    def _plus(self, other: PartialSums, histograms: Any) -> PartialSums:
+        total = None
+        if own is not None and others is not None:
+            if memory is not None:
+                kind = np.promote_types(own.dtype, others.dtype)
+                total = memory.array(own.shape, kind)
+            elif own.flags.writeable and own.itemsize >= others.itemsize:
+                total = own
+            total = np.add(own, others, out=total)
         ranges = self.gradient_ranges
         if ranges is not None:
             assert other.gradient_ranges is not None
@@ -91,7 +91,9 @@ class PartialSums:
             least = np.minimum(ranges[:, 2:], other.gradient_ranges[:, 2:])
             ranges = np.hstack([largest, least])
         pairs = zip(self.sums, other.sums, strict=True)
-        return PartialSums(ranges, [a + b for a, b in pairs], histograms)
+        return PartialSums(ranges, [a + b for a, b in pairs], total)
+
+    __add__ = added
 
 
 def _narrow_type(sums: NDArray[np.int64], n_workers: int) -> type[np.signedinteger]:

@@ -161,12 +161,8 @@ class EntryTreeGrower(TreeArrays, ABC):
         self._begin(limited)
         tables.nodes[0]["left"] = -1
         while True:
-            leaves = TreeLeaves(
-                *search.leaves,
-                search.leaf_scales,
-                learning_rate is not None,
-                learning_rate or 0.0,
-                *self._leaves,
+            leaves = self._weighed_leaves(
+                search.leaves, search.leaf_scales, learning_rate
             )
             self._run(search, TreeCall(features, rules, limited, leaves), tables)
             if state[STATUS] == COMPLETE:

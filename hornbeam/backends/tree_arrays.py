@@ -25,6 +25,7 @@ from hornbeam.kernels.tree_tables import (
     STATE_SIZE,
     STATUS,
     BoundTables,
+    LeafGradients,
     TreeLeaves,
     TreeLimits,
     TreeTables,
@@ -154,6 +155,16 @@ class TreeArrays:
                 right, feature, default_left, split_type, value, gain, cover, weight
             ),
         )
+
+    def _weighed_leaves(
+        self,
+        leaves: tuple[LeafGradients, NDArray[np.uint32]],
+        scales: NDArray[np.float64],
+        learning_rate: float | None,
+    ) -> TreeLeaves:
+        """Return the leaves of the kernel; it weighs nodes if there is a rate."""
+        weighs, rate = learning_rate is not None, learning_rate or 0.0
+        return TreeLeaves(*leaves, scales, weighs, rate, *self._leaves)
 
     def _limit(
         self,

@@ -31,7 +31,6 @@ from hornbeam.kernels.tree_tables import (
     OutputColumns,
     TreeBuffers,
     TreeFeatures,
-    TreeLeaves,
     TreeRows,
     TreeTables,
 )
@@ -223,13 +222,7 @@ class TreeGrower(TreeArrays):
         limited = None
         if search.limits is not None:
             limited = self._limit(search.limits, constraints, bounded, root.units)
-        leaves = TreeLeaves(
-            *root.leaves,
-            search.leaf_scales,
-            learning_rate is not None,
-            learning_rate or 0.0,
-            *self._leaves,
-        )
+        leaves = self._weighed_leaves(root.leaves, search.leaf_scales, learning_rate)
         of_tree = rows, gradients, columns, pool, features, rules
         self._call = threads, (*of_tree, limited, tables, buffers, leaves)
         partition = root.partition

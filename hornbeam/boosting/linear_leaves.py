@@ -19,7 +19,7 @@ from hornbeam.boosting.margins import block_of, check_values
 from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.forest.tree import LeafTerms, Tree
-from hornbeam.growth.grower import check_leaf_range
+from hornbeam.growth.grower import beyond_float32
 from hornbeam.kernels.layout import TERM_DTYPE
 from hornbeam.kernels.linear_leaves import NodeTerms, list_path_features, write_terms
 from hornbeam.params import Parameters
@@ -119,7 +119,8 @@ class LinearLeaves:
             starts = np.empty(leaves.size + 1, np.int64)
             terms = np.empty(features.size, TERM_DTYPE)
             found = steps, slopes.centred, features, values, self._learning_rate
-            check_leaf_range(write_terms(*found, starts, terms))
+            if write_terms(*found, starts, terms):
+                raise beyond_float32()
             return NodeTerms(starts, terms[: starts[-1]])
 
         of_leaves = by_column = terms_of(features)

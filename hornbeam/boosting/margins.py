@@ -196,8 +196,6 @@ def add_layout(
     if layout.terms is not None:
         _add_linear_trees(team, data, layout, layout.terms, margins)
         return
-    if add_to_few(data, layout, margins):
-        return
     table = _sparse_table(data)
     entries = None if table is None else table.n_stored // max(1, data.n_rows)
     binned = _by_bins(data.n_rows, layout, entries)

@@ -31,7 +31,7 @@ __all__ = [
     "LeafConstants",
     "LeafRegression",
     "Thresholds",
-    "check_leaf_range",
+    "beyond_float32",
     "grow_tree",
 ]
 
@@ -127,7 +127,8 @@ def grow_tree(
             None if constants is None else partial(constants, output),
         )
         grown = tree.grown(columns_of_nodes, is_beyond)
-    check_leaf_range(grown.is_beyond)
+    if grown.is_beyond:
+        raise beyond_float32()
     leaves = (grown.left < 0).nonzero()[0]
     finished = _finish(grown, leaves, cuts, rounded)
     if regression is not None:
@@ -138,15 +139,14 @@ def grow_tree(
     return finished
 
 
-def check_leaf_range(is_beyond: bool) -> None:
-    """Raise a `DataError` if a leaf value is beyond the range of float32."""
-    if is_beyond:
-        raise DataError(
-            "a leaf value is beyond the range of float32: labels, weights or the "
-            "learning rate are too large; scale the labels or weights down, or lower "
-            "learning_rate",
-            code=ErrorCode.FLOAT_OVERFLOW,
-        )
+def beyond_float32() -> DataError:
+    """Return the error that a leaf value is beyond the range of float32."""
+    return DataError(
+        "a leaf value is beyond the range of float32: labels, weights or the "
+        "learning rate are too large; scale the labels or weights down, or lower "
+        "learning_rate",
+        code=ErrorCode.FLOAT_OVERFLOW,
+    )
 
 
 def _grow_depthwise(

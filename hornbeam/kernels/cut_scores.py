@@ -1,17 +1,19 @@
-"""Approximate scores of the cuts of a numerical feature, eight at a time.
+"""Approximate scores of the cuts of a numerical feature.
 
 The cuts of a node are scored twice where that is possible (`may_screen`): all of them
-in float32, and those that may be the best one in float64, by `score_exactly`. So the
-split is the one that the exact scores alone would choose.
+approximately, and those that may be the best one by `score_exactly`. So the split is
+the one that the exact scores alone would choose.
 
-Approximate scores are in units of the sums. They are within 13 rounding errors of
-2**-24 of the exact ones, because no term is negative and sums and differences are taken
-of integers. Both children share one division, which takes longer than all else. A cut
-whose approximate score is lower than the highest by more than `MARGIN` is not the best.
+Approximate scores are in units of the sums. No term is negative, sums and differences
+are taken of integers, and both children share one division, which takes longer than all
+else. So scores in float32, of packed sums, are within 13 rounding errors of 2**-24 of
+the exact ones, and scores in float64, of wide sums, are nearer. A cut whose approximate
+score is lower than the highest by more than `MARGIN` is not the best.
 
-Eight scores are computed by the instructions of one vector. LLVM would make vectors of
-four from these loops, since the sums are of 64 bits: in compiled kernels
-`score_packed_cuts` and `score_wide_cuts` are intrinsics, see `intrinsics`.
+Eight scores in float32 are computed by the instructions of one vector. LLVM would make
+vectors of four from a loop, since the sums are of 64 bits: in compiled kernels
+`score_packed_cuts` is an intrinsic, see `intrinsics`. Scores in float64 are of 64 bits
+as well.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ __all__ = [
     "PACKED_RIDGE",
     "SCREENED_ROWS",
     "TINY",
+    "WHOLE_BITS",
     "WIDE_RIDGE",
     "least_units",
     "may_screen",
@@ -36,17 +39,22 @@ __all__ = [
     "score_wide_cuts",
 ]
 
-#: The cuts that are scored at a time. Arrays of sums and of scores go on in memory for
-#: one cut less than that: what is read there is ignored, and anything is written.
+#: The cuts that are scored at a time in float32. Arrays of sums and of scores go on in
+#: memory for one cut less than that: what is read there is ignored, and anything is
+#: written.
 LANES = 8
 #: By how much approximate scores may differ, relative to the highest.
 MARGIN = 2.0**-19
 #: The least hessian of a child: above zero, also where min_child_weight is zero.
 TINY = np.finfo(np.float64).tiny
 #: L2 penalties below these, in units of hessian sums, overflow no float32.
-PACKED_RIDGE, WIDE_RIDGE = 2.0**60, 2.0**40
-#: Wide sums of the coarse gradients of so many rows are below 2**40, and overflow none.
-SCREENED_ROWS = 1 << 22
+PACKED_RIDGE, WIDE_RIDGE = 2.0**60, 2.0**60
+#: Wide sums of the coarse gradients of so many rows are below 2**51.
+SCREENED_ROWS = 1 << 33
+#: The bits of 1.5 * 2**52. An integer below 2**51 that is added to them makes them the
+#: bits of the sum of both, since such floats are integers. Few processors have vectors
+#: of conversions from 64 bits.
+WHOLE_BITS = 0x4338000000000000
 _LOW_HALF = 0xFFFFFFFF
 
 
@@ -104,41 +112,33 @@ def score_packed_cuts(
         (count,) float32, out.
     """
     left = sums[:count] + extra
-    own = left >> 32, left & _LOW_HALF, total >> 32, total & _LOW_HALF
-    return _score(*own, least, ridge, scores[:count])
-
-
-def score_wide_cuts(
-    sums_g: NDArray[np.int64],
-    sums_h: NDArray[np.int64],
-    count: int,
-    extra_g: int,
-    extra_h: int,
-    total_g: int,
-    total_h: int,
-    least: int,
-    ridge: np.float32,
-    scores: NDArray[np.float32],
-) -> np.float32:
-    """Score cuts as `score_packed_cuts` does, from wide sums below 2**51."""
-    left_g, left_h = sums_g[:count] + extra_g, sums_h[:count] + extra_h
-    return _score(left_g, left_h, total_g, total_h, least, ridge, scores[:count])
-
-
-def _score(
-    left_g: NDArray[np.int64],
-    left_h: NDArray[np.int64],
-    total_g: int,
-    total_h: int,
-    least: int | np.uint32,
-    ridge: np.float32,
-    scores: NDArray[np.float32],
-) -> np.float32:
-    right_g, right_h = total_g - left_g, total_h - left_h
+    left_g, left_h = left >> 32, left & _LOW_HALF
+    right_g, right_h = (total >> 32) - left_g, (total & _LOW_HALF) - left_h
     valid = (left_h >= least) & (right_h >= least)
     g, right_g = left_g.astype(np.float32), right_g.astype(np.float32)
     n, right_n = left_h.astype(np.float32) + ridge, right_h.astype(np.float32) + ridge
-    scores[:] = 0.0
     own = g * g * right_n + right_g * right_g * n
-    np.divide(own, n * right_n, out=scores, where=valid)
-    return scores.max(initial=np.float32(0.0))
+    scores[:count] = 0.0
+    np.divide(own, n * right_n, out=scores[:count], where=valid)
+    return scores[:count].max(initial=np.float32(0.0))
+
+
+@inline
+def score_wide_cuts(sums_g, sums_h, none, every, ridge, scores):
+    """Score cuts in float64; return the highest.
+
+    Sums, which are integers, may be larger by a number: on the left of a cut are the
+    `sums` minus `none`, on the right `every` minus `sums`. Both have a hessian.
+    """
+    (none_g, none_h), (every_g, every_h) = none, every
+    highest = np.int64(0)
+    for k in range(sums_g.size):
+        left_g, left_h = sums_g[k] - none_g, sums_h[k] - none_h
+        right_g, right_h = every_g - sums_g[k], every_h - sums_h[k]
+        left_n, right_n = left_h + ridge, right_h + ridge
+        score = left_g * left_g * right_n + right_g * right_g * left_n
+        score /= left_n * right_n
+        scores[k] = score
+        # Non-negative floats are ordered as their bits are; LLVM makes vectors of this.
+        highest = max(highest, np.float64(score).view(np.int64))
+    return np.int64(highest).view(np.float64)

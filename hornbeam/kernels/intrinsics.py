@@ -19,7 +19,7 @@ from numba.extending import lower_builtin
 
 from hornbeam.kernels.bin_blocks import TURNED_COLUMNS, TURNED_ROWS, turn_bins
 from hornbeam.kernels.bits import count_bits, lowest_bit
-from hornbeam.kernels.cut_scores import LANES, score_packed_cuts, score_wide_cuts
+from hornbeam.kernels.cut_scores import LANES, score_packed_cuts
 from hornbeam.kernels.row_sets import (
     SET_WORDS,
     mark_above,
@@ -268,13 +268,9 @@ def _turn_bins(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 # Scores of cuts
 
-_INT, _FLOAT, _DOUBLE = ir.IntType(32), ir.FloatType(), ir.DoubleType()
-_WORDS, _INTS, _FLOATS, _DOUBLES = (
-    ir.VectorType(kind, LANES) for kind in (_WORD, _INT, _FLOAT, _DOUBLE)
-)
+_INT, _FLOAT = ir.IntType(32), ir.FloatType()
+_WORDS, _INTS, _FLOATS = (ir.VectorType(kind, LANES) for kind in (_WORD, _INT, _FLOAT))
 _HALVES = ir.VectorType(_INT, 2 * LANES)
-#: 1.5 * 2**52 and its bits: added to an integer they make it the bits of their sum.
-_WHOLE, _WHOLE_BITS = 6755399441055744.0, 0x4338000000000000
 
 
 def _splat(builder: Any, value: Any) -> Any:
@@ -285,52 +281,21 @@ def _splat(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(one, unknown, _shuffle([0] * LANES))
 
 
-def _exact_float(builder: Any, words: Any) -> Any:
-    """Return float32 of integers below 2**51, rounded once."""
-    bits = builder.add(words, ir.Constant(_WORDS, [_WHOLE_BITS] * LANES))
-    whole = ir.Constant(_DOUBLES, [_WHOLE] * LANES)
-    exact = builder.fsub(builder.bitcast(bits, _DOUBLES), whole)
-    return builder.fptrunc(exact, _FLOATS)
-
-
-def _score_lanes(
-    builder: Any, arrays: _Arrays, out: int, count: Any, ridge: Any, load: Any
-) -> Any:
-    """Write the scores of cuts to the array `out`; return the highest.
-
-    `load` takes the builder and the first of LANES cuts, and returns g and h of the
-    left children, g and h of the right ones as floats, and which cuts are valid.
-    """
-    none = ir.Constant(_FLOATS, [0.0] * LANES)
-    places = ir.Constant(_INTS, list(range(LANES)))
-    ridges = _splat(builder, ridge)
-    last = _splat(builder, builder.trunc(count, _INT))
-    highest = cgutils.alloca_once_value(builder, none)
-    with cgutils.for_range_slice(builder, _WORD(0), count, _WORD(LANES)) as (cut, _):
-        left_g, left_h, right_g, right_h, valid = load(builder, cut)
-        left_n, right_n = (builder.fadd(h, ridges) for h in (left_h, right_h))
-        left = builder.fmul(builder.fmul(left_g, left_g), right_n)
-        right = builder.fmul(builder.fmul(right_g, right_g), left_n)
-        score = builder.fadd(left, right)
-        score = builder.fdiv(score, builder.fmul(left_n, right_n))
-        own = builder.add(_splat(builder, builder.trunc(cut, _INT)), places)
-        valid = builder.and_(valid, builder.icmp_signed("<", own, last))
-        score = builder.select(valid, score, none)
-        arrays.store(score, out, cut)
-        most = builder.load(highest)
-        more = builder.fcmp_ordered(">", score, most)
-        builder.store(builder.select(more, score, most), highest)
-    most = builder.load(highest)
-    best = builder.extract_element(most, _INT(0))
-    for lane in range(1, LANES):
-        score = builder.extract_element(most, _INT(lane))
-        best = builder.select(builder.fcmp_ordered(">", score, best), score, best)
-    return best
-
-
-def _are_at_least(builder: Any, left: Any, right: Any, least: Any) -> Any:
-    both = (builder.icmp_unsigned(">=", h, least) for h in (left, right))
-    return builder.and_(*both)
+def _score_lanes(builder: Any, left: Any, total: Any, least: Any, ridge: Any) -> Any:
+    """Return which of LANES cuts are valid, and scores, from g and h as integers."""
+    left_g, left_h = left
+    right_g, right_h = map(builder.sub, total, left)
+    valid = builder.and_(
+        *(builder.icmp_unsigned(">=", h, least) for h in (left_h, right_h))
+    )
+    left_g, right_g = (builder.sitofp(g, _FLOATS) for g in (left_g, right_g))
+    left_n, right_n = (
+        builder.fadd(builder.uitofp(h, _FLOATS), ridge) for h in (left_h, right_h)
+    )
+    left = builder.fmul(builder.fmul(left_g, left_g), right_n)
+    right = builder.fmul(builder.fmul(right_g, right_g), left_n)
+    score = builder.fdiv(builder.fadd(left, right), builder.fmul(left_n, right_n))
+    return valid, score
 
 
 @_instructions(
@@ -346,53 +311,38 @@ def _are_at_least(builder: Any, left: Any, right: Any, least: Any) -> Any:
 )
 def _score_packed_cuts(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     arrays = _Arrays(context, builder, signature, args)
-    extra, least = _splat(builder, args[2]), _splat(builder, args[4])
-    total_g = _splat(builder, builder.trunc(builder.lshr(args[3], _WORD(32)), _INT))
-    total_h = _splat(builder, builder.trunc(args[3], _INT))
+    none = ir.Constant(_FLOATS, [0.0] * LANES)
+    places = ir.Constant(_INTS, list(range(LANES)))
     unknown = ir.Constant(_HALVES, ir.Undefined)
-
-    def load(builder: Any, cut: Any) -> tuple[Any, ...]:
+    count, extra = args[1], _splat(builder, args[2])
+    total = [
+        _splat(builder, builder.trunc(half, _INT))
+        for half in (builder.lshr(args[3], _WORD(32)), args[3])
+    ]
+    least, ridge = _splat(builder, args[4]), _splat(builder, args[5])
+    last = _splat(builder, builder.trunc(count, _INT))
+    highest = cgutils.alloca_once_value(builder, none)
+    with cgutils.for_range_slice(builder, _WORD(0), count, _WORD(LANES)) as (cut, _):
         left = builder.add(arrays.load(0, cut, _WORDS), extra)
         left = builder.bitcast(left, _HALVES)
         # The low halves come first: no machine of ours is big-endian.
-        left_h, left_g = (
+        left = [
             builder.shuffle_vector(
                 left, unknown, _shuffle(list(range(half, 2 * LANES, 2)))
             )
-            for half in range(2)
-        )
-        right_g, right_h = (
-            builder.sub(own, left)
-            for own, left in ((total_g, left_g), (total_h, left_h))
-        )
-        return (
-            builder.sitofp(left_g, _FLOATS),
-            builder.uitofp(left_h, _FLOATS),
-            builder.sitofp(right_g, _FLOATS),
-            builder.uitofp(right_h, _FLOATS),
-            _are_at_least(builder, left_h, right_h, least),
-        )
-
-    return _score_lanes(builder, arrays, 6, args[1], args[5], load)
-
-
-@_instructions(score_wide_cuts, _float32, None, None, *[_int64] * 6, _float32, None)
-def _score_wide_cuts(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    arrays = _Arrays(context, builder, signature, args)
-    extra_g, extra_h, total_g, total_h, least = (
-        _splat(builder, own) for own in args[3:8]
-    )
-
-    def load(builder: Any, cut: Any) -> tuple[Any, ...]:
-        left_g = builder.add(arrays.load(0, cut, _WORDS), extra_g)
-        left_h = builder.add(arrays.load(1, cut, _WORDS), extra_h)
-        right_g, right_h = (
-            builder.sub(total_g, left_g),
-            builder.sub(total_h, left_h),
-        )
-        floats = (
-            _exact_float(builder, own) for own in (left_g, left_h, right_g, right_h)
-        )
-        return *floats, _are_at_least(builder, left_h, right_h, least)
-
-    return _score_lanes(builder, arrays, 9, args[2], args[8], load)
+            for half in (1, 0)
+        ]
+        valid, score = _score_lanes(builder, left, total, least, ridge)
+        own = builder.add(_splat(builder, builder.trunc(cut, _INT)), places)
+        valid = builder.and_(valid, builder.icmp_signed("<", own, last))
+        score = builder.select(valid, score, none)
+        arrays.store(score, 6, cut)
+        most = builder.load(highest)
+        more = builder.fcmp_ordered(">", score, most)
+        builder.store(builder.select(more, score, most), highest)
+    most = builder.load(highest)
+    best = builder.extract_element(most, _INT(0))
+    for lane in range(1, LANES):
+        score = builder.extract_element(most, _INT(lane))
+        best = builder.select(builder.fcmp_ordered(">", score, best), score, best)
+    return best

@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels.bits import lowest_bit
 from hornbeam.kernels.cut_scores import (
-    MARGIN,
     PACKED_RIDGE,
     least_units,
     may_screen,
-    score_exactly,
     score_packed_cuts,
 )
 from hornbeam.kernels.histogram import take_from_parent
@@ -30,6 +28,8 @@ from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import BLOCK_ROWS
 from hornbeam.kernels.split import (
     NodeSums,
+    ScreenedCuts,
+    keep_best_cut,
     keep_candidate,
     search_feature,
     settle_split,
@@ -241,33 +241,21 @@ def _search_order(prefix, places, count, total, feature, scales, rules, values, 
     """Search the cuts between `count` bins in use; ``prefix[k]`` is below the k-th."""
     least = np.uint32(min(least_units(scales, rules), np.float64(_LOW_HALF)))
     ridge = np.float32(rules.reg_lambda / scales[1])
-    unit = scales[0] * scales[0] / scales[1] * (1.0 + MARGIN)
+    unit = scales[0] * scales[0] / scales[1]
     scores = values[2].view(np.float32)
-    total_g, total_h = total >> 32, total & _LOW_HALF
+    node = NodeSums(total >> 32, total & _LOW_HALF, np.int64(0))
     missing = total - prefix[count]
     for down in range(2 if missing != 0 else 1):
-        own = prefix[1 - down :]
+        sums = prefix[1 - down : count + 1 - down]
         extra = missing * down
-        highest = score_packed_cuts(own, count, extra, total, least, ridge, scores)
-        if np.float64(highest) * unit <= split["gain"]:
-            continue
-        lowest = np.float32(np.float64(highest) * (1.0 - MARGIN))
-        best = split["gain"]
-        place = -1
-        for i in range(count):
-            k = count - 1 - i if down else i
-            if scores[k] >= lowest:
-                left = own[k] + extra
-                left_g, left_h = left >> 32, left & _LOW_HALF
-                score = score_exactly(left_g, left_h, total_g, total_h, scales, rules)
-                if score > best:
-                    best = score
-                    place = k
+        highest = score_packed_cuts(sums, count, extra, total, least, ridge, scores)
+        cuts = ScreenedCuts(sums, sums, -extra, -extra, 32, _LOW_HALF)
+        place = keep_best_cut(
+            cuts, scores, np.float64(highest), unit, down, node, scales, rules, split
+        )
         if place >= 0:
-            left = own[place] + extra
-            last_bin = places[place] - down
-            left_g, left_h = left >> 32, left & _LOW_HALF
-            keep_candidate(split, best, feature, last_bin, down, 0, left_g, left_h)
+            split["feature"] = feature
+            split["bin"] = places[place] - down
 
 
 @kernel

@@ -19,6 +19,7 @@ from hornbeam.kernels.categories import (
 from hornbeam.kernels.cut_scores import (
     MARGIN,
     TINY,
+    WHOLE_BITS,
     WIDE_RIDGE,
     least_units,
     may_screen,
@@ -36,8 +37,10 @@ __all__ = [
     "CandidateFeatures",
     "NodeHistograms",
     "NodeSums",
+    "ScreenedCuts",
     "candidates_of",
     "find_splits",
+    "keep_best_cut",
     "keep_candidate",
     "keep_groups",
     "screen_order",
@@ -110,6 +113,28 @@ class CandidateFeatures(NamedTuple):
     chosen: NDArray[np.uint64]
     allowed: NDArray[np.uint8]
     block: int = 1
+
+
+class ScreenedCuts(NamedTuple):
+    """The cuts of a feature that have approximate scores.
+
+    Attributes
+    ----------
+    gradients, hessians
+        (cuts,) int64: the sums of the bins up to each cut, perhaps packed.
+    none_gradient, none_hessian
+        What they are where nothing is on the left; less than that of no bins, if
+        missing values are on the left.
+    shift, mask
+        How to take the gradient and the hessian from packed sums; 0 and -1 if wide.
+    """
+
+    gradients: NDArray[np.int64]
+    hessians: NDArray[np.int64]
+    none_gradient: int
+    none_hessian: int
+    shift: int
+    mask: int
 
 
 @inline
@@ -277,13 +302,45 @@ def search_cuts(
 @inline
 def _sum_bins(own, sums_g, sums_h):
     """Write the sums of the bins up to each bin, after those of none."""
-    left_g = np.int64(0)
-    left_h = np.int64(0)
+    left_g = sums_g[0]
+    left_h = sums_h[0]
     for b in range(own.gradients.size):
         left_g += own.gradients[b]
         left_h += own.hessians[b]
         sums_g[b + 1] = left_g
         sums_h[b + 1] = left_h
+
+
+@inline
+def keep_best_cut(cuts, scores, highest, unit, down, total, scales, rules, split):
+    """Score the cuts exactly that may be the best one; keep it if it beats the split.
+
+    Approximate scores, of which the highest is given, are in units of `unit`. Of equal
+    cuts the first one wins, downwards the last one. Returns its place, or -1 if the
+    split stays. The caller writes the feature and the bin.
+    """
+    place = -1
+    if highest * unit * (1.0 + MARGIN) <= split["gain"]:
+        return place
+    lowest = highest * (1.0 - MARGIN)
+    count = cuts.gradients.size
+    for i in range(count):
+        k = count - 1 - i if down else i
+        if scores[k] >= lowest:
+            left_g = (cuts.gradients[k] - cuts.none_gradient) >> cuts.shift
+            left_h = (cuts.hessians[k] - cuts.none_hessian) & cuts.mask
+            score = score_exactly(
+                left_g, left_h, total.gradients, total.hessians, scales, rules
+            )
+            if score > split["gain"]:
+                place = k
+                keep_candidate(split, score, -1, 0, down, 0, left_g, left_h)
+    return place
+
+
+@inline
+def _float_of(bits):
+    return np.int64(bits).view(np.float64)
 
 
 @kernel
@@ -292,39 +349,41 @@ def screen_order(own, total, feature, scales, rules, buffer, split):
 
     The buffer and when it may be called: see `search_node`.
     """
-    sums_g = buffer[0].view(np.int64)
-    sums_h = buffer[1].view(np.int64)
-    scores = buffer[2].view(np.float32)
-    count = own.gradients.size
-    sums_g[0] = sums_h[0] = 0
+    scores, floats_g, floats_h = buffer[2], buffer[3], buffer[4]
+    # Sums that begin at these bits are those of floats.
+    sums_g, sums_h = floats_g.view(np.int64), floats_h.view(np.int64)
+    sums_g[0] = sums_h[0] = WHOLE_BITS
     _sum_bins(own, sums_g, sums_h)
-    node_g, node_h = total.gradients, total.hessians
-    missing_g, missing_h = node_g - sums_g[count], node_h - sums_h[count]
+    count = own.gradients.size
+    missing_g = total.gradients + WHOLE_BITS - sums_g[count]
+    missing_h = total.hessians + WHOLE_BITS - sums_h[count]
     least = np.int64(min(least_units(scales, rules), 2.0**62))
-    ridge = np.float32(rules.reg_lambda / scales[1])
-    unit = scales[0] * scales[0] / scales[1] * (1.0 + MARGIN)
+    ridge = rules.reg_lambda / scales[1]
+    unit = scales[0] * scales[0] / scales[1]
     for down in range(2 if (missing_g | missing_h) != 0 else 1):
-        own_g, own_h = sums_g[1 - down :], sums_h[1 - down :]
-        extra_g, extra_h = missing_g * down, missing_h * down
+        none_g, none_h = WHOLE_BITS - missing_g * down, WHOLE_BITS - missing_h * down
+        every_g, every_h = none_g + total.gradients, none_h + total.hessians
+        # No hessian is negative, so that the valid cuts are next to each other.
+        first, end = 1 - down, count + 1 - down
+        while first < end and sums_h[first] - none_h < least:
+            first += 1
+        while first < end and every_h - sums_h[end - 1] < least:
+            end -= 1
         highest = score_wide_cuts(
-            own_g, own_h, count, extra_g, extra_h, node_g, node_h, least, ridge, scores
+            floats_g[first:end],
+            floats_h[first:end],
+            (_float_of(none_g), _float_of(none_h)),
+            (_float_of(every_g), _float_of(every_h)),
+            ridge,
+            scores,
         )
-        if np.float64(highest) * unit <= split["gain"]:
-            continue
-        lowest = np.float32(np.float64(highest) * (1.0 - MARGIN))
-        best = split["gain"]
-        place = -1
-        for i in range(count):
-            k = count - 1 - i if down else i
-            if scores[k] >= lowest:
-                left_g, left_h = own_g[k] + extra_g, own_h[k] + extra_h
-                score = score_exactly(left_g, left_h, node_g, node_h, scales, rules)
-                if score > best:
-                    best = score
-                    place = k
+        cuts = ScreenedCuts(sums_g[first:end], sums_h[first:end], none_g, none_h, 0, -1)
+        place = keep_best_cut(
+            cuts, scores, highest, unit, down, total, scales, rules, split
+        )
         if place >= 0:
-            left_g, left_h = own_g[place] + extra_g, own_h[place] + extra_h
-            keep_candidate(split, best, feature, place - down, down, 0, left_g, left_h)
+            split["feature"] = feature
+            split["bin"] = first + place - 1
 
 
 @kernel
@@ -529,7 +588,7 @@ def search_feature(
 @kernel
 def search_node(
     sums,  # (2 or 3, bins) int64: the histogram of the node
-    is_coarse,  # whether it sums coarse gradients of at most SCREENED_ROWS rows
+    is_coarse,  # whether it sums coarse gradients
     node,  # its number in `limits`
     candidates,  # CandidateFeatures of this node: all of them are searched
     features,  # table of FEATURE_DTYPE

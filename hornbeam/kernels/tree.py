@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hornbeam.kernels.cut_scores import SCREENED_ROWS
 from hornbeam.kernels.histogram import (
     HistogramSlots,
     QuantisedGradients,
@@ -433,7 +432,7 @@ def _search(
     else:
         search_node(
             pool.histograms[tables.family[SLOT, node]],
-            rules.packs and node_size(tables, node) <= SCREENED_ROWS,
+            rules.packs,
             node,
             CandidateFeatures(chosen, allowed, chosen.size),
             features.table,

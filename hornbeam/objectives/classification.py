@@ -185,7 +185,7 @@ class SeveralClasses(Objective):
         for k in range(self.n_outputs):
             hits = (labels == k).astype(np.float64)
             yield hits if weights is None else hits * weights
-        yield np.ones(labels.size) if weights is None else weights
+        yield np.broadcast_to(1.0, labels.size) if weights is None else weights
 
 
 class SoftmaxLoss(SeveralClasses):

@@ -174,7 +174,7 @@ class CompiledObjective(Objective):
     ) -> Iterator[Floats]:
         for labels in targets:
             yield labels if weights is None else labels * weights
-        yield np.ones(targets.shape[1]) if weights is None else weights
+        yield np.broadcast_to(1.0, targets.shape[1]) if weights is None else weights
 
     def start_from(self, totals: Floats) -> Floats:
         means = totals[:-1] / totals[-1]

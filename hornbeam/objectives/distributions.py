@@ -76,7 +76,7 @@ class Distribution(Objective):
         self, targets: Floats, weights: Floats | None
     ) -> Iterator[Floats]:
         values = self.values(targets)[0]
-        for column in (values, values * values, np.ones(values.size)):
+        for column in (values, values * values, np.broadcast_to(1.0, values.size)):
             yield column if weights is None else column * weights
 
     def start_from(self, totals: Floats) -> Floats:

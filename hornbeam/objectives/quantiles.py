@@ -214,7 +214,7 @@ class ExpectileError(Objective):
         self, targets: Floats, weights: Floats | None
     ) -> Iterator[Floats]:
         (labels,) = targets
-        for column in (labels, labels * labels, np.ones(labels.size)):
+        for column in (labels, labels * labels, np.broadcast_to(1.0, labels.size)):
             yield column if weights is None else column * weights
 
     def start_from(self, totals: Floats) -> Floats:

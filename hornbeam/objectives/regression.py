@@ -89,7 +89,7 @@ class MeanStart(NewtonStart):
             return
         for labels in targets:
             yield labels if weights is None else labels * weights
-        yield np.ones(targets.shape[1]) if weights is None else weights
+        yield np.broadcast_to(1.0, targets.shape[1]) if weights is None else weights
 
     def start_from(self, totals: Floats) -> Floats:
         if not self._starts_from_mean:

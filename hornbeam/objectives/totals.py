@@ -18,10 +18,15 @@ __all__ = ["as_totals", "largest_of", "sum_steps", "totals_of"]
 
 Floats = NDArray[np.float64]
 
+#: Rows that are added at a time, so that what is computed of them stays in the
+#: second-level cache.
+_BLOCK_ROWS = 1 << 14
+
 
 def largest_of(columns: Iterable[Floats]) -> Floats:
     """Return the largest magnitude of each column, (columns,)."""
-    return np.array([np.abs(column).max(initial=0.0) for column in columns])
+    ends = [(c.min(initial=0.0), c.max(initial=0.0)) for c in columns]
+    return np.abs(np.array(ends, np.float64).reshape(-1, 2)).max(axis=1)
 
 
 def sum_steps(
@@ -37,7 +42,12 @@ def sum_steps(
     halves = np.ldexp(1.0, shifts // 2), np.ldexp(1.0, shifts - shifts // 2)
     return np.array(
         [
-            np.rint(column * first * second).astype(np.int64).sum()
+            sum(
+                np.rint(column[i : i + _BLOCK_ROWS] * first * second)
+                .astype(np.int64)
+                .sum()
+                for i in range(0, column.size, _BLOCK_ROWS)
+            )
             for column, first, second in zip(columns, *halves, strict=True)
         ],
         np.int64,

@@ -10,6 +10,7 @@ from hornbeam.kernels.cut_scores import (
     LANES,
     MARGIN,
     SCREENED_ROWS,
+    WHOLE_BITS,
     score_exactly,
     score_packed_cuts,
     score_wide_cuts,
@@ -31,12 +32,8 @@ def _score_packed(sums, count, extra, total, least, ridge, scores):
 
 
 @kernel
-def _score_wide(
-    sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, least, ridge, scores
-):
-    return score_wide_cuts(
-        sums_g, sums_h, count, extra_g, extra_h, total_g, total_h, least, ridge, scores
-    )
+def _score_wide(sums_g, sums_h, none, every, ridge, scores):
+    return score_wide_cuts(sums_g, sums_h, none, every, ridge, scores)
 
 
 def sums_of(count, rows, seed):
@@ -63,9 +60,10 @@ def exact_scores(g, h, total_g, total_h):
     return np.where((h >= LEAST) & (total_h - h >= LEAST), scores, 0.0)
 
 
-def check(scores, highest, count, expected, expected_highest, exact):
+def check(scores, highest, expected, expected_highest, exact):
+    count = exact.size
     np.testing.assert_array_equal(scores[:count], expected[:count])
-    assert highest == expected_highest == expected[:count].max()
+    assert highest == expected_highest == expected[:count].max(initial=0.0)
     np.testing.assert_allclose(scores[:count], exact, rtol=MARGIN / 2)
 
 
@@ -82,19 +80,25 @@ def test_packed_sums(count, goes_left):
         highest = _score_packed(sums, *own, *numbers, scores)
         in_python = score_packed_cuts(sums, *own, *numbers, expected)
         exact = exact_scores(g + extra_g, h + extra_h, total_g, total_h)
-        check(scores, highest, count, expected, in_python, exact)
+        check(scores, highest, expected, in_python, exact)
 
 
-@pytest.mark.parametrize("goes_left", [False, True])
+@pytest.mark.parametrize("begins_at", [0, WHOLE_BITS])
 @pytest.mark.parametrize("count", COUNTS)
-def test_wide_sums(count, goes_left):
-    for seed, rows in enumerate((5, 300, SCREENED_ROWS)):
+def test_wide_sums(count, begins_at):
+    for seed, rows in enumerate((300, BLOCK_ROWS, SCREENED_ROWS)):
         (g, missing_g, total_g), (h, missing_h, total_h) = sums_of(count, rows, seed)
-        extra = missing_g * goes_left, missing_h * goes_left
-        longer = [np.append(part, np.full(LANES - 1, -1)) for part in (g, h)]
-        own = *longer, count, *extra, total_g, total_h, LEAST, np.float32(0.0)
-        scores, expected = np.full((2, count + LANES - 1), np.nan, np.float32)
+        valid = (h + missing_h >= LEAST) & (total_h - missing_h - h >= LEAST)
+        g, h = g[valid], h[valid]
+        none, sums = np.array([-missing_g, -missing_h]), np.stack([g, h])
+        every = np.add(none, [total_g, total_h])
+        if begins_at:
+            own = [(part + begins_at).view(np.float64) for part in (sums, none, every)]
+        else:
+            own = [part.astype(np.float64) for part in (sums, none, every)]
+        own = *own[0], tuple(own[1]), tuple(own[2]), 0.0
+        scores, expected = np.full((2, g.size), np.nan)
         highest = _score_wide(*own, scores)
         in_python = score_wide_cuts(*own, expected)
-        exact = exact_scores(g + extra[0], h + extra[1], total_g, total_h)
-        check(scores, highest, count, expected, in_python, exact)
+        exact = exact_scores(g + missing_g, h + missing_h, total_g, total_h)
+        check(scores, highest, expected, in_python, exact)

@@ -15,7 +15,7 @@ from hornbeam.kernels.gradient_writer import GradientWriter
 from hornbeam.kernels.gradients import LossRows
 from hornbeam.kernels.team import lease
 from hornbeam.objectives.registry import create, names
-from hornbeam.objectives.totals import as_totals, largest_of, sum_steps
+from hornbeam.objectives.totals import as_totals, largest_of, sum_steps, totals_of
 from hornbeam.params import Parameters
 
 CLASSES = 3
@@ -357,6 +357,14 @@ def test_base_scores_do_not_depend_on_partitions(name, weighted, positives, ends
     np.testing.assert_array_equal(
         found, of.estimate_base_score(labels[np.newaxis], weights)
     )
+
+
+@pytest.mark.parametrize("rows", [0, 16_384, 40_000])
+def test_totals_are_of_all_rows(rows):
+    values = np.arange(rows) - 5.0
+    columns = [values, np.broadcast_to(1.0, rows)]
+    assert totals_of(columns, rows).tolist() == [values.sum(), rows]
+    assert largest_of(columns).tolist() == [max(rows - 6.0, 0.0), float(rows > 0)]
 
 
 @pytest.mark.parametrize("name", ["count:poisson", "reg:tweedie"])
