@@ -127,21 +127,11 @@ class DaskCluster(Workers, Transport):
         return self._wait(self._ready_workers())
 
     def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
-        message = pack_call(operation, args)
-        calls = self._gather_all(
-            actors, lambda one: self._call_one(self._leaf(one), message)
-        )
-        return self._wait(calls)
-
-    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
-        if len(actors) >= self._tree_from:
-            message = pack_call(operation, args)
-            trees = reduction_trees(list(map(self._leaf, actors)), self._tree_width)
-            calls = self._gather_all(trees, lambda tree: self._call_one(tree, message))
-            return reduce(add, self._wait(calls))
-        channels = self._open_channels(actors)
+        channels = None
+        if len(actors) < self._tree_from:
+            channels = self._open_channels(actors)
         if channels is None:
-            return super().sum(actors, operation, *args)
+            return self._call_trees(map(self._leaf, actors), operation, args)
         try:
             results = exchange(channels, Message.of((operation, args), dumps))
             errors = _errors_in(results)
@@ -151,7 +141,21 @@ class DaskCluster(Workers, Transport):
             # An answer may still come: the next call needs other channels.
             self._close_channels(actor.number for actor in actors)
             raise
-        return reduce(add, results)
+        return results
+
+    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
+        if len(actors) < self._tree_from:
+            return super().sum(actors, operation, *args)
+        trees = reduction_trees(list(map(self._leaf, actors)), self._tree_width)
+        return reduce(add, self._call_trees(trees, operation, args))
+
+    def _call_trees(
+        self, trees: Iterable[ReductionTree], operation: str, args: tuple[Any, ...]
+    ) -> list[Any]:
+        """Return the sum of the results of each tree of actors, which Dask calls."""
+        message = pack_call(operation, args)
+        calls = self._gather_all(trees, lambda tree: self._call_one(tree, message))
+        return self._wait(calls)
 
     def drop(self, actors: Sequence[RowActor]) -> None:
         self._release([actor.number for actor in actors])
@@ -173,7 +177,7 @@ class DaskCluster(Workers, Transport):
 
     async def _gather_all(
         self,
-        items: Sequence[Item],
+        items: Iterable[Item],
         call_one: Callable[[Item], Coroutine[Any, Any, Any]],
     ) -> list[Any]:
         """Return the results of all calls, once each has ended or its worker is lost.

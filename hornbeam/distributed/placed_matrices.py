@@ -353,7 +353,7 @@ class ClusterTraining(PlacedMatrix):
         while True:
             try:
                 self.update_to(self._booster.model.weights)
-                return np.array(self.rows.margins().T, order="C")
+                return np.ascontiguousarray(self.rows.margins().T)
             except ActorLostError as lost:
                 self.recover(lost)
 

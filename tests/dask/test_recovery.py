@@ -1,5 +1,6 @@
 """Workers of Dask that die, stop, join or answer wrongly: the model is the same."""
 
+import functools
 import os
 import signal
 import threading
@@ -8,7 +9,6 @@ import time
 import distributed
 import pytest
 from clusters import process_of
-from distributed.protocol.pickle import loads
 from recovery import (
     PARAMS,
     PARTS,
@@ -51,15 +51,10 @@ class Dask:
 
     def watch(self, seen):
         class Watched(DaskCluster):
-            def sum(self, actors, operation, *args):
+            def call(self, actors, operation, *args):
                 for actor in actors:
                     seen(actor.place, operation, args)
-                return super().sum(actors, operation, *args)
-
-            async def _call_one(self, tree, message):
-                packed = message if isinstance(message, bytes) else message.data
-                seen(tree.actor.place, *loads(packed))
-                return await super()._call_one(tree, message)
+                return super().call(actors, operation, *args)
 
         self._monkeypatch.setattr(hornbeam.dask.training, "DaskCluster", Watched)
 
@@ -151,26 +146,26 @@ def misbehave(how, kind):
     ReducingActor.perform = perform_wrongly
 
 
-#: Kinds of messages that are answered over a channel, and by a call of Dask.
-OVER_CHANNELS = ["check_labels", "sum_start", "gradients", "level", "sum_leaves"]
-BY_DASK = [
-    *("prepare", "column_passes", "bin", "unify_bins", "begin"),
-    *("fields", "begin_margins", "margins_with", "margins_after"),
+KINDS = [
+    *("prepare", "check_labels", "sum_start", "column_passes", "bin", "unify_bins"),
+    *("begin", "gradients", "level", "sum_leaves", "margins_after", "fields"),
+    *("begin_margins", "margins_with"),
 ]
-#: Ways to answer. Dask itself repeats no answer.
-WAYS = ["late", "twice", "half", "garbage", "changed"]
-TABLE = [
-    *((way, kind) for kind in OVER_CHANNELS for way in WAYS),
-    *((way, kind) for kind in BY_DASK for way in WAYS if way != "twice"),
-]
+#: Ways to answer over a channel, and by a call of Dask, which repeats no answer.
+WAYS = {"channel": ["late", "twice", "half", "garbage", "changed"]}
+WAYS["dask"] = [way for way in WAYS["channel"] if way != "twice"]
+TABLE = [(by, way, kind) for by, ways in WAYS.items() for kind in KINDS for way in ways]
 #: One in eleven, with each way; all of them with WHOLE_TABLE=1 in the environment.
 ANSWERS = TABLE if IS_WHOLE else TABLE[::11]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "kind"), ANSWERS)
-def test_wrong_answers_change_nothing(engine, how, kind):
+@pytest.mark.parametrize(("by", "how", "kind"), ANSWERS)
+def test_wrong_answers_change_nothing(engine, monkeypatch, by, how, kind):
     own = engine(2)
+    if by == "dask":
+        always_trees = functools.partial(DaskCluster, tree_from=1)
+        monkeypatch.setattr(hornbeam.dask.training, "DaskCluster", always_trees)
     place = min(own.processes())
     own.client.run(misbehave, how, kind, workers=[place])
     same_as_alone(trained(own, patience=2.0))
