@@ -113,6 +113,8 @@ PARTS = frozenset(
         "sparse.gather_bins",
         "sparse.mark_rows",
         "sparse.send_rows",
+        "sparse_columns.find_sparse_column_splits",
+        "sparse_columns.interleave_columns",
         "sparse_tree._plan",
         "split.search_node",
         "symmetric_tree.add_node_gains",

@@ -221,7 +221,6 @@ LATE = {
         "backends.external",
         "backends.memory_plan",
         "backends.sparse",
-        "backends.sparse_rows",
     },
     "boosting.booster": {"boosting.refresh", "objectives.distributions"},
     "boosting.gbtree": {"boosting.line_search"},

@@ -21,6 +21,7 @@ from hornbeam.backends.row_loop import run_rows
 from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.partition import look_up_leaves
 from hornbeam.kernels.sampling import ColumnDraws
+from hornbeam.kernels.tree_tables import GradientColumns
 
 __all__ = ["EntryBackend"]
 
@@ -34,7 +35,9 @@ class EntryBackend(MarginRows, Backend):
     """
 
     _grower: EntryTreeGrower
-    _gradients: QuantisedGradients
+    #: In fixed point, and the value of one unit of their sums and of those of leaves:
+    #: see `EntryTreeSearch`.
+    _gradients: QuantisedGradients | GradientColumns
     _scales: NDArray[np.float64]
     _leaf_scales: NDArray[np.float64]
 
@@ -73,8 +76,10 @@ class EntryBackend(MarginRows, Backend):
             self._state.leaves,
             self._chosen,
             self._scales,
-            self._leaf_scales[None],
+            self.n_outputs if self.multi_output_columns > 0 else 1,
+            self._leaf_scales,
             self._params.rules,
+            self._params.counts_rows,
             of_nodes,
             constraints,
         )
@@ -85,7 +90,8 @@ class EntryBackend(MarginRows, Backend):
     ) -> NDArray[np.float64]:
         self._grower.leaf_of_node[nodes] = leaves
         self._mark_leaves(self._taken, n_leaves)
-        return self._state.sum_leaves(n_leaves)[0] * self._leaf_scales
+        sums = self._state.sum_leaves(n_leaves) * self._leaf_scales[:, None]
+        return sums if self.multi_output_columns > 0 else sums[0]
 
     def _mark_leaves(self, taken: NDArray[np.uint8], none: int) -> None:
         """Write the leaf of each row, or `none` if it is not taken."""

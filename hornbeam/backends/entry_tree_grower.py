@@ -29,6 +29,7 @@ from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree_tables import (
     COMPLETE,
     STATUS,
+    GradientColumns,
     GrowthRules,
     LeafGradients,
     TreeFeatures,
@@ -50,7 +51,7 @@ class EntryTreeSearch(NamedTuple):
     Attributes
     ----------
     gradients
-        In fixed point.
+        In fixed point; those of a multi-output tree have several columns.
     taken
         (rows,) uint8: whether a row is in the sample; empty: all are.
     leaves
@@ -58,26 +59,40 @@ class EntryTreeSearch(NamedTuple):
         leaf of each row.
     chosen
         (chosen,) uint64: the features of the tree, ascending.
-    scales, leaf_scales
-        (2,) and (1, 2) float64: the value of one unit of gradient and hessian sums, of
-        nodes and of leaves.
+    scales
+        (2,) float64, of a multi-output tree (columns, 2): the value of one unit of
+        gradient and hessian sums of nodes.
+    outputs
+        Of the tree.
+    leaf_scales
+        (columns, 2) float64: the same of the sums of leaves, whose columns are the
+        outputs, followed by those that an objective has set for the split search.
     rules
         Of splits and leaf weights.
+    counts_rows
+        Whether the split search needs the numbers of rows.
     limits
         The constraints of the split search, as yet of no node; None: none.
     constraints
         Of the tree; None: none.
     """
 
-    gradients: QuantisedGradients
+    gradients: QuantisedGradients | GradientColumns
     taken: NDArray[np.uint8]
     leaves: tuple[LeafGradients, NDArray[np.uint32]]
     chosen: NDArray[np.uint64]
     scales: NDArray[np.float64]
+    outputs: int
     leaf_scales: NDArray[np.float64]
     rules: SplitRules
+    counts_rows: bool
     limits: NodeConstraints | None
     constraints: Constraints | None
+
+    @property
+    def columns(self) -> int:
+        """The gradient columns of a multi-output tree; 0: it has one output."""
+        return len(self.scales) if isinstance(self.gradients, GradientColumns) else 0
 
 
 class TreeCall(NamedTuple):
@@ -154,9 +169,10 @@ class EntryTreeGrower(TreeArrays, ABC):
             np.empty(0, np.int64),
             1,
         )
-        rules = limits.rules(search.rules, search.scales, False, 1)
+        scales = search.scales.reshape(-1, 2)
+        rules = limits.rules(search.rules, scales[0], False, len(scales))
         masks = groups is not None or min(draws.by_level, draws.by_node) < 1.0
-        tables = self._allocate(constraints, masks, 128)
+        tables = self._allocate(search, masks, 128)
         limited = self._limited(search)
         self._begin(limited)
         tables.nodes[0]["left"] = -1
@@ -166,25 +182,28 @@ class EntryTreeGrower(TreeArrays, ABC):
             )
             self._run(search, TreeCall(features, rules, limited, leaves), tables)
             if state[STATUS] == COMPLETE:
-                return self._grown(self._partition, leaves, limited, False)
-            tables = self._allocate(constraints, masks, 2 * tables.nodes.size)
+                return self._grown(self._partition, leaves, limited, search.columns > 0)
+            tables = self._allocate(search, masks, 2 * tables.nodes.size)
             limited = self._limited(search)
 
     def _limited(self, search: EntryTreeSearch) -> TreeLimits | None:
         if search.limits is None:
             return None
-        return self._limit(search.limits, search.constraints, 0, _NO_UNITS)
+        return self._limit(search.limits, search.constraints, search.columns, _NO_UNITS)
 
-    def _allocate(
-        self, constraints: Constraints | None, masks: bool, nodes: int
-    ) -> TreeTables:
+    def _allocate(self, search: EntryTreeSearch, masks: bool, nodes: int) -> TreeTables:
         """Return tables of at least this many nodes, and make buffers go with them.
 
         `masks` is whether nodes may use different features.
         """
         features, kind = self._n_features, np.dtype(np.uint8)
         is_new = self._reserve(
-            self._partition, nodes, (1, 1), features, constraints, kind
+            self._partition,
+            nodes,
+            (len(search.leaf_scales), search.outputs),
+            features,
+            search.constraints,
+            kind,
         )
         assert self._tables is not None
         size = self._tables.nodes.size

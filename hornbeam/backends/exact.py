@@ -71,7 +71,7 @@ class ExactBackend(EntryBackend):
         state.set_tree(output, sample, scales)
         state.columns[0].widen()
         self._gradients = state.columns[0].quantised
-        self._scales = self._leaf_scales = scales[0]
+        self._scales, self._leaf_scales = scales[0], scales
 
     def _directions_of(self, params: SplitParams) -> NDArray[np.int64]:
         """Return the default directions to search, (features, 2): from, and up to.

@@ -111,7 +111,7 @@ class ExactTreeGrower(EntryTreeGrower):
             np.empty((3, features), np.uint64),
             self._scratch,
             np.empty((team, searched + 1), SPLIT_DTYPE),
-            np.empty((0, 2)),
+            np.empty((searched, 0, 2)),
             self._sync,
         )
         old: ExactTreeBuffers | None = self._buffers

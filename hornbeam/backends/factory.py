@@ -131,21 +131,10 @@ def create_backend(
         isinstance(bins, PerTreeBins) and bins.is_sparse
     ):
         from hornbeam.backends.sparse import SparseBackend
-        from hornbeam.backends.sparse_rows import SparseRows
 
         team = take_team(threads)
-        if multi_output_columns > 0:
-            sparse = SparseRows(
-                bins,
-                targets,
-                weights,
-                margins,
-                team,
-                numbers,
-                multi_output_columns,
-            )
-            return HistogramBackend(sparse, team, max_histograms)
-        return SparseBackend(bins, targets, weights, margins, team, numbers)
+        given = targets, weights, margins, team, numbers
+        return SparseBackend(bins, *given, multi_output_columns)
     team = take_team(threads)
     rows, max_histograms = create_rows(
         bins,

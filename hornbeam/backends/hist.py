@@ -22,7 +22,7 @@ from hornbeam.backends.interface import (
     SplitParams,
 )
 from hornbeam.backends.level_search import LevelSearch
-from hornbeam.backends.quantisation import quantise_tree
+from hornbeam.backends.quantisation import quantise_tree, ranges_of_tree
 from hornbeam.backends.rows import Rows, SplitSearch
 from hornbeam.backends.symmetric_grower import SymmetricGrower
 from hornbeam.backends.tree_grower import (
@@ -222,26 +222,18 @@ class HistogramBackend(Backend):
         ranges: NDArray[np.float64],
     ) -> None:
         """Begin a tree of the rows, and choose the scales of its histograms."""
-        sketch_factor = 1.0
-        if self.multi_output_columns == 0:
-            if len(ranges) > 1:
-                least = ranges[:, 2].min()
-                ranges = ranges[output : output + 1].copy()
-                ranges[0, 2] = least
-        else:
-            # The ranges of columns that are not the outputs follow the outputs'.
-            columns = len(ranges) - self.n_outputs or self.n_outputs
-            if columns != self.multi_output_columns:
-                self.multi_output_columns = columns
-                self._init_columns()
-            # A projected gradient can be larger than all outputs' gradients.
-            sketch_factor = max(1.0, np.sqrt(self.n_outputs / columns))
-
+        is_multi_output = self.multi_output_columns > 0
+        own, columns, sketch_factor = ranges_of_tree(
+            ranges, None if is_multi_output else output, self.n_outputs
+        )
+        if is_multi_output and columns != self.multi_output_columns:
+            self.multi_output_columns = columns
+            self._init_columns()
         scales = quantise_tree(
             params,
             sample,
-            ranges,
-            self._n_columns,
+            own,
+            columns,
             self._n_rows,
             partial(self._rows.count_size_classes, output),
             partial(self._rows.begin_tree, output, self._chosen),

@@ -11,15 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import (
-    GradientSource,
-    NoSplitGradients,
-    RowSample,
-    SplitParams,
-)
-from hornbeam.backends.quantisation import choose_scales, quantise_tree
+from hornbeam.backends.interface import GradientSource, NoSplitGradients
+from hornbeam.backends.quantisation import choose_scales
 from hornbeam.backends.row_numbers import RowNumbers
-from hornbeam.backends.row_state import GradientColumn, RowState
+from hornbeam.backends.row_state import RowState
 from hornbeam.binning.layout import SparseColumns
 from hornbeam.kernels.linear import (
     TASK_BINS,
@@ -104,37 +99,6 @@ class MarginRows(NoSplitGradients):
         if self._gradient_ranges is None:
             self._gradient_ranges = self._state.gradient_ranges()
         return self._gradient_ranges
-
-    def _quantise(
-        self, output: int, params: SplitParams, sample: RowSample | None
-    ) -> tuple[GradientColumn, Floats, Floats]:
-        """Begin a tree: quantise the output's gradients.
-
-        Returns the column, packed where that is precise enough, and the scales of
-        histograms and of leaves, both (2,).
-        """
-        state = self._state
-
-        def quantise(
-            settled: RowSample | None, packed: Floats, wide: Floats
-        ) -> NDArray[np.int64]:
-            state.set_tree(output, settled, wide)
-            return state.columns[0].quantise(packed[0])[None]
-
-        ranges = self.gradient_ranges()
-        own = ranges[output : output + 1].copy()
-        own[:, 2] = ranges[:, 2].min()
-        scales = quantise_tree(
-            params,
-            sample,
-            own,
-            1,
-            self.n_rows,
-            lambda weight: state.count_size_classes(output, weight),
-            quantise,
-            lambda _: state.columns[0].widen(),
-        )
-        return state.columns[0], scales.histogram[0], scales.leaf[0]
 
     def close(self) -> None:
         """Give back the threads.

@@ -28,6 +28,7 @@ __all__ = [
     "TreeScales",
     "choose_scales",
     "quantise_tree",
+    "ranges_of_tree",
 ]
 
 Floats = NDArray[np.float64]
@@ -142,6 +143,36 @@ def _packed_is_enough(
         if (total - _OUTLIERS * most) / n_rows < _MIN_MEAN_UNITS and value != 0.0:
             return False
     return True
+
+
+def ranges_of_tree(
+    ranges: Floats, output: int | None, n_outputs: int
+) -> tuple[Floats, int, float]:
+    """Return the gradient ranges of a tree, of those of all columns, (columns, 3).
+
+    Parameters
+    ----------
+    ranges
+        Of the outputs, followed by those of the columns that multi-output trees are
+        searched by if these are others.
+    output
+        Of the tree; None: all of them.
+    n_outputs
+        Number of outputs.
+
+    Returns
+    -------
+    The ranges; the number of columns that splits are searched by, the last ones of
+    these; and how much larger than an output's gradient one of them can be.
+    """
+    if output is not None:
+        if len(ranges) > 1:
+            least = ranges[:, 2].min()
+            ranges = ranges[output : output + 1].copy()
+            ranges[0, 2] = least
+        return ranges, 1, 1.0
+    columns = len(ranges) - n_outputs or n_outputs
+    return ranges, columns, max(1.0, np.sqrt(n_outputs / columns))
 
 
 def quantise_tree(

@@ -14,7 +14,9 @@ from hornbeam.backends.interface import (
     RowSample,
     SplitParams,
 )
+from hornbeam.backends.quantisation import quantise_tree, ranges_of_tree
 from hornbeam.backends.row_numbers import RowNumbers
+from hornbeam.backends.row_state import GradientColumn
 from hornbeam.backends.sparse_tree_grower import SparseTreeGrower
 from hornbeam.binning.layout import PerTreeBins, SparseBins
 from hornbeam.kernels.linear_leaves import NodeTerms
@@ -38,6 +40,9 @@ class SparseBackend(EntryBackend):
         The threads that work; given back by `close`.
     numbers
         Of the rows, which random draws depend on; None: they start at 0.
+    multi_output_columns
+        Number of gradient columns of multi-output trees: as many as outputs, or fewer,
+        which are projections; 0: trees have one output.
     """
 
     def __init__(
@@ -48,8 +53,10 @@ class SparseBackend(EntryBackend):
         margins: NDArray[np.float64],
         team: Team,
         numbers: RowNumbers | None = None,
+        multi_output_columns: int = 0,
     ) -> None:
         super().__init__(targets, weights, margins, team, numbers)
+        self.multi_output_columns = multi_output_columns
         self._tree_bins: PerTreeBins | None = None
         if isinstance(bins, PerTreeBins):
             self._tree_bins, self._bin_weights = bins, np.empty(0)
@@ -65,7 +72,19 @@ class SparseBackend(EntryBackend):
     def n_features(self) -> int:
         return self._n_features
 
-    def _bin_tree(self, output: int) -> None:
+    def set_split_gradients(
+        self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]
+    ) -> None:
+        if self.multi_output_columns < self.n_outputs:
+            super().set_split_gradients(gradients, hessians)
+        self._state.set_split_gradients(gradients, hessians)
+        self._gradient_ranges = None
+
+    def sketch_outputs(self, projection: NDArray[np.float64]) -> None:
+        self._state.sketch_outputs(projection)
+        self._gradient_ranges = None
+
+    def _bin_tree(self, output: int | None) -> None:
         """Bin the rows by the hessians of this output, unless they already are."""
         assert self._tree_bins is not None
         weights = self._state.bin_weights(output)
@@ -78,10 +97,45 @@ class SparseBackend(EntryBackend):
     def _begin(
         self, output: int, params: SplitParams, sample: RowSample | None
     ) -> None:
+        state, is_single = self._state, self.multi_output_columns == 0
+        own = output if is_single else None
         if self._tree_bins is not None:
-            self._bin_tree(output)
-        column, self._scales, self._leaf_scales = self._quantise(output, params, sample)
-        self._gradients = column.quantised
+            self._bin_tree(own)
+        ranges, columns, sketch_factor = ranges_of_tree(
+            self.gradient_ranges(), own, self.n_outputs
+        )
+
+        def quantise(
+            settled: RowSample | None,
+            packed: NDArray[np.float64],
+            wide: NDArray[np.float64],
+        ) -> NDArray[np.int64]:
+            state.set_tree(own, settled, wide)
+            found = map(GradientColumn.quantise, state.columns, packed)
+            return np.stack(list(found))
+
+        def widen(places: list[int]) -> None:
+            for place in places:
+                state.columns[place].widen()
+
+        scales = quantise_tree(
+            params,
+            sample,
+            ranges,
+            columns,
+            self.n_rows,
+            lambda weight: state.count_size_classes(own, weight),
+            quantise,
+            widen,
+            sketch_factor,
+        )
+        self._leaf_scales = scales.leaf[: len(state.leaf_columns)]
+        if is_single:
+            self._scales = scales.histogram[0]
+            self._gradients = state.columns[0].quantised
+        else:
+            self._scales = scales.histogram
+            self._gradients = state.quantised_columns()
 
     def regress_leaves(
         self, features: LeafFeatures, linear_lambda: float

@@ -23,6 +23,7 @@ from hornbeam.kernels.sparse import (
     SparseHistograms,
     SparseScratch,
 )
+from hornbeam.kernels.sparse_columns import SparseOutputs
 from hornbeam.kernels.sparse_tree import (
     CELLS_PER_ENTRY,
     RowEntries,
@@ -31,7 +32,7 @@ from hornbeam.kernels.sparse_tree import (
     grow_sparse_tree,
 )
 from hornbeam.kernels.team import Team
-from hornbeam.kernels.tree_tables import NEXT, TreeTables
+from hornbeam.kernels.tree_tables import NEXT, GradientColumns, TreeTables
 
 __all__ = ["SparseTreeGrower"]
 
@@ -41,6 +42,12 @@ _GATHER_ONE_IN = 4
 #: The histograms that a tree has memory for: those of nodes of more than a sixteenth of
 #: the rows.
 _SLOTS = 15
+#: The most bytes of those of multi-output trees.
+_HISTOGRAM_BYTES = 1 << 30
+#: No gradient columns.
+_NO_COLUMNS = GradientColumns(
+    np.empty((0, 0), np.int64), np.empty((0, 2, 0), np.int64), np.empty(0, np.uint8)
+)
 _Gathering = tuple[
     NDArray[np.uint32],
     SparseEntries,
@@ -81,8 +88,14 @@ class SparseTreeGrower(EntryTreeGrower):
         )
         self._wide = np.empty((team.size, 2, 0), np.int64)
         self._bounds = np.concatenate([[0], np.cumsum(bins.n_bins)])
-        self._sums = np.empty((0, 0, 0), np.int64)
+        #: Histograms: (slots, parts, bins), of multi-output trees (columns, slots, 2,
+        #: bins).
+        self._sums: NDArray[np.int64] = np.empty((0, 0, 0), np.int64)
+        #: The gradient columns of multi-output trees, and those with bounds of weights.
+        self._columns_of_tree = 0, 0
         self._free = np.ones(_SLOTS, np.uint8)
+        self._outputs: SparseOutputs | None = None
+        self._pairs = np.empty((0, 0, 1), np.int64)
 
     def grow(
         self,
@@ -93,31 +106,56 @@ class SparseTreeGrower(EntryTreeGrower):
     ) -> GrownTree:
         if limits.max_depth != 1 and self._by_row.pointers.size == 0:
             self._list_by_row()
-        parts = 2 if search.limits is None else 3
-        if self._sums.shape[1] != parts:
-            # The operating system allocates pages on first write.
-            self._sums = np.empty((_SLOTS, parts, self._bounds[-1]), np.int64)
-            self._buffers = None
+        self._make_histograms(search)
         return super().grow(search, limits, draws, learning_rate)
 
+    def _make_histograms(self, search: EntryTreeSearch) -> None:
+        """Allocate histograms for trees of this kind, if the last one was of another.
+
+        The operating system allocates pages on first write.
+        """
+        bins, columns = self._bounds[-1], search.columns
+        is_limited = search.limits is not None
+        slots, bounded = _SLOTS, columns * is_limited
+        shape: tuple[int, ...] = slots, 3 if is_limited else 2, bins
+        if columns > 0:
+            slots = max(1, min(slots, _HISTOGRAM_BYTES // max(1, 16 * bins * columns)))
+            shape = columns + (is_limited and search.counts_rows), slots, 2, bins
+        if self._sums.shape != shape or self._columns_of_tree != (columns, bounded):
+            self._sums, self._free = np.empty(shape, np.int64), np.ones(slots, np.uint8)
+            self._columns_of_tree = columns, bounded
+            self._buffers = None
+
     def _run(self, search: EntryTreeSearch, call: TreeCall, tables: TreeTables) -> None:
-        own, gradients = self._bins, search.gradients
+        own, outputs = self._bins, self._outputs
         if self._state[NEXT] == 0:
             self.node_of[:] = 0
-        wide = self._most_entries if gradients.wide.size > 0 else 0
+        wide, gradients = 0, None
+        if isinstance(search.gradients, GradientColumns):
+            assert outputs is not None
+            pairs = self._pairs_of(search.gradients)
+            outputs = outputs._replace(
+                gradients=search.gradients, pairs=pairs, scales=search.scales
+            )
+        else:
+            gradients = search.gradients
+            wide = self._most_entries if gradients.wide.size > 0 else 0
         if self._wide.shape[2] != wide:
             self._wide = np.empty((self._team.size, 2, wide), np.int64)
         buffers = self._buffers
         self._team.run(
             grow_sparse_tree,
-            self._team.threads_for(CELLS_PER_ENTRY * own.rows.size),
+            self._team.threads_for(
+                max(1, search.columns) * CELLS_PER_ENTRY * own.rows.size
+            ),
             SparseTreeRows(
                 SparseEntries(own.starts, own.rows, own.bins),
                 self._by_row,
-                gradients,
                 search.taken,
                 self.node_of,
             ),
+            gradients,
+            outputs,
             call.features,
             call.rules,
             call.limits,
@@ -126,6 +164,14 @@ class SparseTreeGrower(EntryTreeGrower):
             buffers._replace(scratch=buffers.scratch._replace(wide=self._wide)),
             call.leaves,
         )
+
+    def _pairs_of(self, gradients: GradientColumns) -> NDArray[np.int64]:
+        """Return memory for these gradients row by row."""
+        columns, rows = gradients.packed.shape
+        shape = rows, columns, 2 if gradients.is_wide.any() else 1
+        if self._pairs.shape != shape:
+            self._pairs = np.empty(shape, np.int64)
+        return self._pairs
 
     def _list_by_row(self) -> None:
         """List the entries by row, and allocate memory for gathering some of them."""
@@ -149,19 +195,34 @@ class SparseTreeGrower(EntryTreeGrower):
         self, size: int, allowed: NDArray[np.uint8], searched: int
     ) -> SparseTreeBuffers:
         own, team = self._bins, self._team.size
+        columns, bounded = self._columns_of_tree
+        sums, self._outputs = self._sums, None
+        if columns > 0:
+            counted = len(sums)
+            self._outputs = SparseOutputs(
+                _NO_COLUMNS,
+                self._pairs,
+                np.empty((columns, 2)),
+                np.empty((searched, counted, 2), np.int64),
+                np.empty((searched, 2)),
+                np.empty((searched, columns)),
+                sums,
+                np.zeros((team, counted, 1, 2, self._most_bins), np.int64),
+            )
+            sums = sums[0, :0]
         return SparseTreeBuffers(
             np.empty(size, np.int64),
             np.empty(size, np.int64),
             np.empty(size, SPLIT_DTYPE),
             np.empty(size, np.uint32),
             np.empty(size, np.uint32),
-            np.empty((team, searched + 1, 3), np.int64),
+            np.empty((max(1, columns), team, searched + 1, 3), np.int64),
             np.empty((searched, 3), np.int64),
             allowed,
             np.empty((3, own.n_bins.size), np.uint64),
             self._marks,
             SparseHistograms(
-                self._sums,
+                sums,
                 self._bounds,
                 SparseEntries(own.starts[:0], own.rows[:0], own.bins[:0]),
                 *np.empty((3, searched + 1), np.int64),
@@ -175,6 +236,6 @@ class SparseTreeGrower(EntryTreeGrower):
                 np.empty((team, 8, self._most_bins + 1)),
             ),
             np.empty((team, searched), SPLIT_DTYPE),
-            np.empty((0, 2)),
+            np.empty((team, searched, bounded, 2)),
             self._sync,
         )

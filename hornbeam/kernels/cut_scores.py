@@ -27,11 +27,9 @@ from hornbeam.kernels.leaves import gain_of
 __all__ = [
     "LANES",
     "MARGIN",
-    "PACKED_RIDGE",
-    "SCREENED_ROWS",
+    "MOST_RIDGE",
     "TINY",
     "WHOLE_BITS",
-    "WIDE_RIDGE",
     "least_units",
     "may_screen",
     "score_exactly",
@@ -47,13 +45,11 @@ LANES = 8
 MARGIN = 2.0**-19
 #: The least hessian of a child: above zero, also where min_child_weight is zero.
 TINY = np.finfo(np.float64).tiny
-#: L2 penalties below these, in units of hessian sums, overflow no float32.
-PACKED_RIDGE, WIDE_RIDGE = 2.0**60, 2.0**60
-#: Wide sums of the coarse gradients of so many rows are below 2**51.
-SCREENED_ROWS = 1 << 33
-#: The bits of 1.5 * 2**52. An integer below 2**51 that is added to them makes them the
-#: bits of the sum of both, since such floats are integers. Few processors have vectors
-#: of conversions from 64 bits.
+#: L2 penalties below this, in units of hessian sums, overflow no float32.
+MOST_RIDGE = 2.0**60
+#: The bits of 1.5 * 2**52. An integer below 2**51, as sums of coarse gradients are,
+#: that is added to them makes them the bits of the sum of both, since such floats are
+#: integers. Few processors have vectors of conversions from 64 bits.
 WHOLE_BITS = 0x4338000000000000
 _LOW_HALF = 0xFFFFFFFF
 
@@ -65,15 +61,12 @@ def least_units(scales, rules):
 
 
 @inline
-def may_screen(scales, rules, ridge):
-    """Return whether approximate scores are within the margin.
-
-    `ridge` is the bound of the L2 penalty.
-    """
+def may_screen(scales, rules):
+    """Return whether approximate scores are within the margin."""
     return (
         (rules.reg_alpha == 0.0)
         & (rules.max_delta_step == 0.0)
-        & (rules.reg_lambda < ridge * scales[1])
+        & (rules.reg_lambda < MOST_RIDGE * scales[1])
         & (max(scales[0], scales[1]) < 2.0**300)
         & (min(scales[0], scales[1]) > 2.0**-300)
     )

@@ -123,8 +123,8 @@ class ExactTreeBuffers(NamedTuple):
         (threads, 7, most entries of a feature + 1) float64.
     found
         (threads, searched nodes + 1) SPLIT_DTYPE.
-    no_sides
-        (0, 2) float64.
+    found_sides
+        (searched nodes, 0, 2) float64: see `TreeBuffers`.
     sync
         (SYNC_SIZE,) int64: for phases of one thread.
     """
@@ -141,7 +141,7 @@ class ExactTreeBuffers(NamedTuple):
     columns: NDArray[np.uint64]
     scratch: NDArray[np.float64]
     found: NDArray[Any]
-    no_sides: NDArray[np.float64]
+    found_sides: NDArray[np.float64]
     sync: NDArray[np.int64]
 
 
@@ -229,7 +229,7 @@ def _plan(team, rows, features, rules, limits, tables, buffers):
         if not may_split(0, rules, tables):
             state[NEXT] = 1
     elif ended == _SEARCH:
-        store_splits(buffers.found[0], buffers.no_sides, rules, limits, tables)
+        store_splits(buffers.found[0], buffers.found_sides, rules, limits, tables)
     elif ended == _SEND:
         for i in range(state[N_SENT]):
             buffers.sent.feature[buffers.batch[i]] = -1

@@ -39,13 +39,19 @@ from hornbeam.kernels.sync import barrier, next_task, prefetch
 
 __all__ = [
     "SHARE",
+    "FeatureBins",
     "MultiOutputBuffers",
+    "SearchedNode",
     "add_multi_output_trees",
     "find_multi_output_splits",
     "mix_outputs",
+    "search_bins",
     "search_columns",
+    "settle_score",
     "weigh_children",
+    "weigh_column",
     "weigh_columns",
+    "weigh_node",
 ]
 
 #: The hessians of a split's sides are returned as shares of the node's, in 1 / SHARE.
@@ -77,7 +83,7 @@ class MultiOutputBuffers(NamedTuple):
     totals: NDArray[np.int64]
 
 
-class _SearchedNode(NamedTuple):
+class SearchedNode(NamedTuple):
     """A node whose best split is searched.
 
     Attributes
@@ -107,7 +113,7 @@ class _SearchedNode(NamedTuple):
     weights: NDArray[np.float64]
 
 
-class _FeatureBins(NamedTuple):
+class FeatureBins(NamedTuple):
     """A feature, and the range of its histogram bins."""
 
     feature: int
@@ -241,7 +247,7 @@ def _count_left(own_rows, missing, down, one_row, rows):
 
 
 @kernel
-def _search_order(histograms, node, bins, scales, rules, limits, buffer, split):
+def search_bins(histograms, node, bins, scales, rules, limits, buffer, split):
     """Search the cuts between the bins of a numerical feature."""
     feature, start, stop = bins
     count = stop - start
@@ -529,16 +535,11 @@ def _overload_search_if_there_are(
 
 
 @kernel
-def _sum_node(
-    histograms, slot, index, every_row, scales, rules, limits, totals, weights
-):
-    """Return the rows, hessian and gain of a `_SearchedNode`; write its arrays."""
-    rows = np.int64(0)
+def weigh_node(totals, index, scales, rules, limits, weights):
+    """Return the hessian and gain of a node with these sums; write its weights."""
     hessian = 0.0
     gain = 0.0
     for s in range(scales.shape[0]):
-        totals[s, 0] = _sum_bins(histograms[s, slot, 0], every_row)
-        totals[s, 1] = _sum_bins(histograms[s, slot, 1], every_row)
         g = totals[s, 0] * scales[s, 0]
         h = totals[s, 1] * scales[s, 1]
         hessian += h
@@ -549,13 +550,11 @@ def _sum_node(
             weight = own_weight(g, h, limits.weights[index, s], bounds, rules)
             weights[s] = weight
             gain += maths.gain_at(g, h, weight, rules.reg_lambda, rules.reg_alpha)
-    if limits is not None:
-        rows = _sum_bins(histograms[histograms.shape[0] - 1, slot, 1], every_row)
-    return rows, hessian, gain
+    return hessian, gain
 
 
 @kernel
-def _settle(split, node, limits):
+def settle_score(split, node, limits):
     """Turn the best score into a gain; under constraints, write the node's rows."""
     if limits is not None:
         split["total_rows"] = np.int64(node.rows / limits.one_row)
@@ -583,10 +582,14 @@ def search_columns(
     buffer = buffers.candidates[thread_id]
     category_weights = buffers.category_weights[thread_id]
     weights, totals = buffers.node_weights[thread_id], buffers.totals[thread_id]
-    rows, hessian, gain = _sum_node(
-        histograms, slot, index, every_row, scales, rules, limits, totals, weights
-    )
-    node = _SearchedNode(index, slot, totals, rows, hessian, gain, weights)
+    for s in range(scales.shape[0]):
+        totals[s, 0] = _sum_bins(histograms[s, slot, 0], every_row)
+        totals[s, 1] = _sum_bins(histograms[s, slot, 1], every_row)
+    rows = np.int64(0)
+    if limits is not None:
+        rows = _sum_bins(histograms[histograms.shape[0] - 1, slot, 1], every_row)
+    hessian, gain = weigh_node(totals, index, scales, rules, limits, weights)
+    node = SearchedNode(index, slot, totals, rows, hessian, gain, weights)
     split["total_gradient"] = 0
     split["total_hessian"] = SHARE
     keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
@@ -595,7 +598,7 @@ def search_columns(
         if candidates.allowed.size > 0 and candidates.allowed[0, feature] == 0:
             continue
         start = features[feature]["cell"]
-        own_bins = _FeatureBins(feature, start, start + features[feature]["bins"])
+        own_bins = FeatureBins(feature, start, start + features[feature]["bins"])
         if features[feature]["is_categorical"]:
             _search_if_there_are(
                 histograms,
@@ -610,10 +613,10 @@ def search_columns(
                 rights,
             )
         else:
-            _search_order(
+            search_bins(
                 histograms, node, own_bins, scales, rules, limits, buffer, split
             )
-    _settle(split, node, limits)
+    settle_score(split, node, limits)
 
 
 @kernel
@@ -667,6 +670,54 @@ def find_multi_output_splits(
         task = next_task(sync, 1)
 
 
+@inline
+def weigh_column(
+    sums, column, total, index, bins, scales, rules, limits, split, rights, sides
+):
+    """Write the weights of the children of a split in one column to `sides`, (2,).
+
+    `sums` are the (2, bins) of the node's histogram in this column, `total` are the
+    `NodeSums` of the node, which is number `index` in `limits`, and `bins` those of the
+    feature.
+    """
+    _, start, stop = bins
+    # The sums of missing values are the node's minus those of all bins.
+    missing_g, missing_h = total.gradients, total.hessians
+    left_g = np.int64(0)
+    left_h = np.int64(0)
+    for b in range(stop - start):
+        g, h = sums[0, start + b], sums[1, start + b]
+        missing_g -= g
+        missing_h -= h
+        goes_left = b <= split["bin"]
+        if split["is_categorical"]:
+            goes_left = (rights[b >> 6] >> np.uint64(b & 63)) & 1 == 0
+        if goes_left:
+            left_g += g
+            left_h += h
+    if split["missing_left"]:
+        left_g += missing_g
+        left_h += missing_h
+    scale_g, scale_h = scales[column, 0], scales[column, 1]
+    of_node = NodeSums(
+        total.gradients * scale_g, total.hessians * scale_h, np.float64(total.rows)
+    )
+    left = NodeSums(left_g * scale_g, left_h * scale_h, np.float64(split["left_rows"]))
+    bounds = limits.bounds[index, column]
+    weight = own_weight(
+        of_node.gradients,
+        of_node.hessians,
+        limits.weights[index, column],
+        bounds,
+        rules,
+    )
+    direction = np.float64(limits.directions[split["feature"]])
+    of_sides = rules_of_sides(split["is_categorical"], rules)
+    on_left, on_right = _weigh_pair(left, of_node, weight, direction, bounds, of_sides)
+    sides[0] = on_left
+    sides[1] = on_right
+
+
 @kernel
 def weigh_columns(
     histograms,  # (columns or one more, slots, 2, bins) int64
@@ -685,46 +736,18 @@ def weigh_columns(
     if split["feature"] < 0:
         return
     feature = features[split["feature"]]
-    direction = np.float64(limits.directions[split["feature"]])
-    of_sides = rules_of_sides(split["is_categorical"], rules)
     start = feature["cell"]
+    bins = FeatureBins(split["feature"], start, start + feature["bins"])
     for s in range(scales.shape[0]):
         own = histograms[s, slot]
-        node_g = _sum_bins(own[0], every_row)
-        node_h = _sum_bins(own[1], every_row)
-        # The sums of missing values are the node's minus those of all bins.
-        missing_g, missing_h = node_g, node_h
-        left_g = np.int64(0)
-        left_h = np.int64(0)
-        for b in range(feature["bins"]):
-            g, h = own[0, start + b], own[1, start + b]
-            missing_g -= g
-            missing_h -= h
-            goes_left = b <= split["bin"]
-            if split["is_categorical"]:
-                goes_left = (rights[b >> 6] >> np.uint64(b & 63)) & 1 == 0
-            if goes_left:
-                left_g += g
-                left_h += h
-        if split["missing_left"]:
-            left_g += missing_g
-            left_h += missing_h
-        scale_g, scale_h = scales[s, 0], scales[s, 1]
         total = NodeSums(
-            node_g * scale_g, node_h * scale_h, np.float64(split["total_rows"])
+            _sum_bins(own[0], every_row),
+            _sum_bins(own[1], every_row),
+            np.int64(split["total_rows"]),
         )
-        left = NodeSums(
-            left_g * scale_g, left_h * scale_h, np.float64(split["left_rows"])
+        weigh_column(
+            own, s, total, index, bins, scales, rules, limits, split, rights, sides[s]
         )
-        bounds = limits.bounds[index, s]
-        weight = own_weight(
-            total.gradients, total.hessians, limits.weights[index, s], bounds, rules
-        )
-        on_left, on_right = _weigh_pair(
-            left, total, weight, direction, bounds, of_sides
-        )
-        sides[s, 0] = on_left
-        sides[s, 1] = on_right
 
 
 @kernel

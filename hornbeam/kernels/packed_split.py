@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels.bits import lowest_bit
 from hornbeam.kernels.cut_scores import (
-    PACKED_RIDGE,
     least_units,
     may_screen,
     score_packed_cuts,
@@ -279,7 +278,7 @@ def search_packed_node(
     split["total_gradient"] = total_g
     split["total_hessian"] = total_h
     keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
-    fast = limits is None and may_screen(scales, rules, PACKED_RIDGE)
+    fast = limits is None and may_screen(scales, rules)
     for j in range(candidates.chosen.size):
         feature = np.int64(candidates.chosen[j])
         if candidates.allowed.size > 0 and candidates.allowed[0, feature] == 0:

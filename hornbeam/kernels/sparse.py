@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.cut_scores import SCREENED_ROWS, WIDE_RIDGE, may_screen
+from hornbeam.kernels.cut_scores import may_screen
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import COARSE_HESSIAN_BITS, TASK_ROWS
 from hornbeam.kernels.split import (
@@ -34,10 +34,13 @@ __all__ = [
     "SparseEntries",
     "SparseHistograms",
     "SparseScratch",
+    "best_thread",
+    "count_by_node",
     "find_sparse_splits",
     "gather_bins",
     "list_rows",
     "mark_rows",
+    "number_of",
     "send_rows",
     "sort_by_bin",
     "transpose_entries",
@@ -194,24 +197,50 @@ def _begin_each(counts):
 
 
 @inline
+def number_of(word):
+    """Return the number of the node of a row, from the row's word."""
+    return (np.uint64(word) >> np.uint64(COARSE_HESSIAN_BITS)) & np.uint64(_NUMBER)
+
+
+@inline
+def count_by_node(rows, words, cursor, own_words):
+    """Write the begin of each node's entries of a feature to `cursor`.
+
+    The words of the entries' rows are written to `own_words`.
+    """
+    for n in range(cursor.size):
+        cursor[n] = 0
+    for i in range(rows.size):
+        word = words[np.uint64(rows[i])]
+        own_words[i] = word
+        cursor[number_of(word)] += 1
+    _begin_each(cursor)
+
+
+@inline
+def best_thread(splits, node, n_threads):
+    """Return the thread that has found the best split of a node."""
+    best = 0
+    for other in range(1, n_threads):
+        score, highest = splits[other, node]["gain"], splits[best, node]["gain"]
+        lower = splits[other, node]["feature"] < splits[best, node]["feature"]
+        if score > highest or (score == highest and score > 0.0 and lower):
+            best = other
+    return best
+
+
+@inline
 def _group_by_node(rows, bins, words, wide, cursor, own_words, grouped, grouped_wide):
     """Distribute the entries of a feature by node, stably.
 
     `cursor` then holds the end of each node's entries. In the words the bin replaces
     the node.
     """
-    for n in range(cursor.size):
-        cursor[n] = 0
-    number_mask = np.uint64(_NUMBER)
-    for i in range(rows.size):
-        word = words[np.uint64(rows[i])]
-        own_words[i] = word
-        cursor[(np.uint64(word) >> np.uint64(COARSE_HESSIAN_BITS)) & number_mask] += 1
-    _begin_each(cursor)
+    count_by_node(rows, words, cursor, own_words)
     rest = ~(_NUMBER << COARSE_HESSIAN_BITS)
     for i in range(rows.size):
         word = own_words[i]
-        number = (np.uint64(word) >> np.uint64(COARSE_HESSIAN_BITS)) & number_mask
+        number = number_of(word)
         target = np.uint64(cursor[number])
         grouped[target] = (word & rest) | (np.int64(bins[i]) << COARSE_HESSIAN_BITS)
         cursor[number] += 1
@@ -343,8 +372,7 @@ def find_sparse_splits(
     for n in range(totals.shape[0]):
         builds |= built[n] >= 0
         has_histograms |= slots[n] >= 0
-    screens = limits is None and wide.size == 0 and words.size <= SCREENED_ROWS
-    screens = screens and may_screen(scales, rules, WIDE_RIDGE)
+    screens = limits is None and wide.size == 0 and may_screen(scales, rules)
     columns, allowed, block = candidates
     nodes = totals.shape[0]
     own_words, grouped = scratch.entries[thread_id]
@@ -455,11 +483,9 @@ def find_sparse_splits(
     if thread_id > 0:
         return
     for n in range(nodes):
-        for other in range(1, n_threads):
-            score, best = splits[other, n]["gain"], own_splits[n]["gain"]
-            lower = splits[other, n]["feature"] < own_splits[n]["feature"]
-            if score > best or (score == best and score > 0.0 and lower):
-                own_splits[n] = splits[other, n]
+        best = best_thread(splits, n, n_threads)
+        if best > 0:
+            own_splits[n] = splits[best, n]
         settle_split(own_splits[n], totals[n, 2], n, scales, rules, limits)
 
 

@@ -4,6 +4,9 @@ The loop is that of `tree.grow_tree`: thread 0 plans, and all threads work on th
 that are long enough. A phase is a kernel of `sparse`: it marks each row with its node,
 searches the splits of the last nodes in one pass over their entries, or sends the rows
 of split nodes to the children. Only nodes of many rows have histograms.
+
+Multi-output trees sum and search several gradient columns (see `sparse_columns`); the
+other phases are the same.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.histogram import QuantisedGradients
 from hornbeam.kernels.jit import inline, kernel
+from hornbeam.kernels.multi_output import weigh_node
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.plan import CELLS_PER_ROW
 from hornbeam.kernels.sparse import (
@@ -27,6 +30,10 @@ from hornbeam.kernels.sparse import (
     list_rows,
     mark_rows,
     send_rows,
+)
+from hornbeam.kernels.sparse_columns import (
+    find_sparse_column_splits,
+    interleave_columns,
 )
 from hornbeam.kernels.split import CandidateFeatures
 from hornbeam.kernels.sync import barrier, is_stopped, restart_tasks, sharers_for
@@ -100,8 +107,6 @@ class SparseTreeRows(NamedTuple):
         Of all rows.
     by_row
         The same.
-    gradients
-        In fixed point.
     taken
         (rows,) uint8: whether a row is in the sample; empty: all are.
     node_of
@@ -110,7 +115,6 @@ class SparseTreeRows(NamedTuple):
 
     entries: SparseEntries
     by_row: RowEntries
-    gradients: QuantisedGradients
     taken: NDArray[np.uint8]
     node_of: NDArray[np.uint32]
 
@@ -127,9 +131,12 @@ class SparseTreeBuffers(NamedTuple):
         (nodes,) SPLIT_DTYPE: the splits of the latter.
     after, place
         (nodes,) uint32: see `sparse.send_rows` and `sparse.mark_rows`.
-    sums, totals
-        (threads, searched nodes + 1, 3) and (searched nodes, 3) int64: the sums of
-        gradients, hessians and rows of the nodes that are searched together.
+    sums
+        (columns, threads, searched nodes + 1, 3) int64: of the nodes that are searched
+        together, see `sparse.mark_rows`.
+    totals
+        (searched nodes, 3) int64: their sums of gradients, hessians and rows; in
+        multi-output trees those of the last column.
     allowed
         (searched nodes, features) uint8: those that each may be split by; (1, features)
         where all may.
@@ -151,8 +158,10 @@ class SparseTreeBuffers(NamedTuple):
         Of the split search.
     found
         (threads, searched nodes) SPLIT_DTYPE.
-    no_sides
-        (0, 2) float64.
+    found_sides
+        (threads, searched nodes, columns, 2) float64: the weights of the children of
+        these splits; (threads, searched nodes, 0, 2) in trees of one output, or without
+        constraints.
     sync
         (SYNC_SIZE,) int64: for phases of one thread.
     """
@@ -176,7 +185,7 @@ class SparseTreeBuffers(NamedTuple):
     bins_by_bin: NDArray[Any]
     scratch: SparseScratch
     found: NDArray[Any]
-    no_sides: NDArray[np.float64]
+    found_sides: NDArray[np.float64]
     sync: NDArray[np.int64]
 
 
@@ -193,15 +202,41 @@ def _list_nodes(most, features, tables, buffers):
 
 
 @inline
-def _sum_nodes(tables, buffers):
-    """Write the sums of the listed nodes."""
+def _sum_nodes(column, tables, buffers):
+    """Write the sums of the listed nodes in a column."""
     state = tables.state
     for node in range(state[N_SEARCHED]):
         for part in range(3):
             total = np.int64(0)
             for thread_id in range(state[N_BUILDERS]):
-                total += buffers.sums[thread_id, node, part]
+                total += buffers.sums[column, thread_id, node, part]
             buffers.totals[node, part] = total
+
+
+@inline
+def _weigh_nodes(columns, rules, limits, tables, buffers):
+    """Write the sums, hessians and gains of the listed nodes of a multi-output tree."""
+    state, totals = tables.state, columns.totals
+    count = columns.scales.shape[0]
+    for column in range(count):
+        _sum_nodes(column, tables, buffers)
+        for node in range(state[N_SEARCHED]):
+            totals[node, column, 0] = buffers.totals[node, 0]
+            totals[node, column, 1] = buffers.totals[node, 1]
+    for node in range(state[N_SEARCHED]):
+        if totals.shape[1] > count:
+            totals[node, count, 0] = 0
+            totals[node, count, 1] = buffers.totals[node, 2]
+        hessian, gain = weigh_node(
+            totals[node],
+            state[NEXT] - state[N_SEARCHED] + node,
+            columns.scales,
+            rules.split,
+            limits,
+            columns.weights[node],
+        )
+        columns.gains[node, 0] = hessian
+        columns.gains[node, 1] = gain
 
 
 @inline
@@ -255,24 +290,31 @@ def _assign_histograms(n_rows, tables, buffers):
 
 
 @inline
-def _gather(rows, gather_one_in, tables, buffers):
+def _gather(rows, columns, gather_one_in, rules, limits, tables, buffers):
     """Assign histograms; gather the entries of nodes without them if these are few.
 
     Returns the work of the search in histogram bins.
     """
     state, own = tables.state, buffers.histograms
     count = state[N_SEARCHED]
-    _sum_nodes(tables, buffers)
+    if columns is None:
+        _sum_nodes(0, tables, buffers)
+    if columns is not None:
+        _weigh_nodes(columns, rules, limits, tables, buffers)
     listed = _assign_histograms(rows.node_of.size, tables, buffers)
     cells = np.int64(0)
     for number in range(count):
+        if columns is not None and own.built[number] >= 0:
+            # Its histogram has the sums of the entries that it is searched by.
+            own.slots[number] = -1
+            listed += buffers.totals[number, 2]
         if own.slots[number] >= 0:
-            cells += CELLS_PER_BIN * own.sums.shape[2]
-        if own.built[number] >= 0:
+            cells += CELLS_PER_BIN * own.bounds[own.bounds.size - 1]
+        if columns is None and own.built[number] >= 0:
             cells += CELLS_PER_ENTRY * rows.entries.rows.size
     if gather_one_in * listed > rows.node_of.size:
         state[N_GATHERED] = -1
-        return cells + CELLS_PER_ENTRY * rows.entries.rows.size
+        return rules.columns * (cells + CELLS_PER_ENTRY * rows.entries.rows.size)
     state[N_GATHERED] = 0
     if listed > 0:
         by_row, gathered = rows.by_row, buffers.gathered
@@ -291,7 +333,7 @@ def _gather(rows, gather_one_in, tables, buffers):
             gathered.bins[:entries],
         )
         state[N_GATHERED] = entries
-    return cells + CELLS_PER_ENTRY * state[N_GATHERED]
+    return rules.columns * (cells + CELLS_PER_ENTRY * state[N_GATHERED])
 
 
 @inline
@@ -322,13 +364,13 @@ def _plan(team, n_rows, cells, features, rules, limits, tables, buffers):
         state[COMMAND] = _SEARCH
         return sharers_for(team, cells, True)
     if ended == _SEARCH:
-        store_splits(buffers.found[0], buffers.no_sides, rules, limits, tables)
+        store_splits(buffers.found[0], buffers.found_sides[0], rules, limits, tables)
     elif state[NEXT] == 0 and not may_split(0, rules, tables):
         state[NEXT] = 1
     if state[NEXT] < state[END]:
         _list_nodes(buffers.totals.shape[0], features, tables, buffers)
         state[COMMAND] = _MARK
-        threads = sharers_for(team, CELLS_PER_ROW * n_rows, True)
+        threads = sharers_for(team, CELLS_PER_ROW * rules.columns * n_rows, True)
         state[N_BUILDERS] = 1 if threads == 1 else team
         return threads
     count = split_next(buffers.batch, rules, limits, tables)
@@ -342,36 +384,132 @@ def _plan(team, n_rows, cells, features, rules, limits, tables, buffers):
 
 
 @inline
-def _search(thread_id, n_threads, sync, rows, features, rules, limits, tables, buffers):
+def _mark(thread_id, n_threads, sync, rows, packed, wide, column, tables, buffers):
+    """Mark the rows with their nodes, and sum these in a column."""
+    mark_rows(
+        thread_id,
+        n_threads,
+        sync,
+        rows.node_of,
+        buffers.place,
+        tables.state[N_SEARCHED],
+        rows.taken,
+        packed,
+        wide,
+        buffers.words,
+        buffers.sums[column],
+    )
+
+
+@inline
+def _mark_columns(thread_id, n_threads, sync, rows, gradients, tables, buffers):
+    """Mark the rows with their nodes, and sum these in all columns."""
+    for column in range(gradients.is_wide.size):
+        if column > 0:
+            barrier(sync, n_threads)
+            if thread_id == 0:
+                restart_tasks(sync)
+            barrier(sync, n_threads)
+        n_rows = 0 if gradients.is_wide[column] else rows.node_of.size
+        packed, wide = gradients.packed[column, :n_rows], gradients.wide[column]
+        _mark(thread_id, n_threads, sync, rows, packed, wide, column, tables, buffers)
+
+
+@inline
+def _entries_to_search(rows, tables, buffers):
+    """Return the entries that nodes without histograms are searched by."""
+    gathered = tables.state[N_GATHERED]
+    if gathered < 0:
+        return rows.entries
+    few = buffers.gathered
+    starts = few.starts[: few.starts.size if gathered > 0 else 0]
+    return SparseEntries(starts, few.rows[:gathered], few.bins[:gathered])
+
+
+@inline
+def _candidates(n_threads, features, tables, buffers):
+    """Return the features that the listed nodes may be split by."""
+    state = tables.state
+    masks = state[N_SEARCHED] if state[N_TASKS] > 0 else np.int64(0)
+    tasks = _TASKS_PER_THREAD * n_threads
+    return CandidateFeatures(
+        features.chosen,
+        buffers.allowed[:masks],
+        max(np.int64(1), features.chosen.size // tasks),
+    )
+
+
+@inline
+def _listed_histograms(count, rows, buffers):
+    """Return the histograms of the listed nodes."""
+    own = buffers.histograms
+    return SparseHistograms(
+        own.sums,
+        own.bounds,
+        rows.entries,
+        own.slots[:count],
+        own.built[: count + 1],
+        own.reduced[:count],
+    )
+
+
+@inline
+def _search_columns(
+    thread_id,
+    n_threads,
+    sync,
+    rows,
+    columns,
+    features,
+    rules,
+    limits,
+    tables,
+    buffers,
+):
+    """Search the best splits of the listed nodes of a multi-output tree."""
+    state = tables.state
+    find_sparse_column_splits(
+        thread_id,
+        n_threads,
+        sync,
+        _entries_to_search(rows, tables, buffers),
+        buffers.words,
+        state[NEXT] - state[N_SEARCHED],
+        _listed_histograms(state[N_SEARCHED], rows, buffers),
+        columns,
+        _candidates(n_threads, features, tables, buffers),
+        rules.split,
+        limits,
+        buffers.scratch,
+        buffers.found,
+        buffers.found_sides,
+    )
+
+
+@inline
+def _search(
+    thread_id,
+    n_threads,
+    sync,
+    rows,
+    gradients,
+    features,
+    rules,
+    limits,
+    tables,
+    buffers,
+):
     """Search the best splits of the listed nodes."""
     state = tables.state
-    end, count, gathered = state[NEXT], state[N_SEARCHED], state[N_GATHERED]
-    entries, own = rows.entries, buffers.histograms
-    if gathered >= 0:
-        few = buffers.gathered
-        starts = few.starts[: few.starts.size if gathered > 0 else 0]
-        entries = SparseEntries(starts, few.rows[:gathered], few.bins[:gathered])
-    masks = count if state[N_TASKS] > 0 else np.int64(0)
-    tasks = _TASKS_PER_THREAD * n_threads
+    end, count = state[NEXT], state[N_SEARCHED]
     find_sparse_splits(
         thread_id,
         n_threads,
         sync,
-        entries,
-        NodeGradients(buffers.words, rows.gradients.wide, buffers.totals[:count]),
-        SparseHistograms(
-            own.sums,
-            own.bounds,
-            rows.entries,
-            own.slots[:count],
-            own.built[: count + 1],
-            own.reduced[:count],
-        ),
-        CandidateFeatures(
-            features.chosen,
-            buffers.allowed[:masks],
-            max(np.int64(1), features.chosen.size // tasks),
-        ),
+        _entries_to_search(rows, tables, buffers),
+        NodeGradients(buffers.words, gradients.wide, buffers.totals[:count]),
+        _listed_histograms(count, rows, buffers),
+        _candidates(n_threads, features, tables, buffers),
         rules.scales,
         rules.split,
         None
@@ -397,6 +535,8 @@ def grow_sparse_tree(
     n_threads,
     sync,
     rows,
+    gradients,
+    columns,
     features,
     rules,
     limits,
@@ -407,20 +547,34 @@ def grow_sparse_tree(
 ):
     """Grow a tree, from the root or from where it has stopped.
 
-    It stops where the tables are full. `rows` are `SparseTreeRows`, `features`
+    It stops where the tables are full. `rows` are `SparseTreeRows`. A tree of one
+    output has `gradients`, which are `QuantisedGradients`, and a multi-output tree
+    `columns`, which are `SparseOutputs`; the other one is None. `features` are
     `TreeFeatures`, `rules` `GrowthRules`, `limits` `TreeLimits` or None, `tables`
     `TreeTables`, `buffers` `SparseTreeBuffers` and `leaves` `TreeLeaves`. If the nodes
     without histograms have fewer rows than one in `gather_one_in`, their entries are
     gathered before the search.
     """
     state = tables.state
+    if columns is not None and state[NEXT] == 0:
+        pairs = columns.pairs
+        interleave_columns(thread_id, n_threads, sync, columns.gradients, pairs)
+        barrier(sync, n_threads)
     while True:
         team = n_threads
         counters = sync
         if thread_id == 0:
             cells = np.int64(0)
             if state[COMMAND] == _MARK:
-                cells = _gather(rows, gather_one_in, tables, buffers)
+                cells = _gather(
+                    rows,
+                    columns,
+                    gather_one_in,
+                    rules,
+                    None if limits is None else limits.of_nodes,
+                    tables,
+                    buffers,
+                )
             n_rows = rows.node_of.size
             threads = _plan(
                 n_threads, n_rows, cells, features, rules, limits, tables, buffers
@@ -439,31 +593,39 @@ def grow_sparse_tree(
         if command == _STOP:
             break
         if command == _MARK:
-            mark_rows(
-                thread_id,
-                team,
-                counters,
-                rows.node_of,
-                buffers.place,
-                state[N_SEARCHED],
-                rows.taken,
-                rows.gradients.packed,
-                rows.gradients.wide,
-                buffers.words,
-                buffers.sums,
-            )
+            if gradients is not None:
+                packed, wide = gradients
+                _mark(thread_id, team, counters, rows, packed, wide, 0, tables, buffers)
+            if columns is not None:
+                pairs = columns.gradients
+                _mark_columns(thread_id, team, counters, rows, pairs, tables, buffers)
         elif command == _SEARCH:
-            _search(
-                thread_id,
-                team,
-                counters,
-                rows,
-                features,
-                rules,
-                None if limits is None else limits.of_nodes,
-                tables,
-                buffers,
-            )
+            if gradients is not None:
+                _search(
+                    thread_id,
+                    team,
+                    counters,
+                    rows,
+                    gradients,
+                    features,
+                    rules,
+                    None if limits is None else limits.of_nodes,
+                    tables,
+                    buffers,
+                )
+            if columns is not None:
+                _search_columns(
+                    thread_id,
+                    team,
+                    counters,
+                    rows,
+                    columns,
+                    features,
+                    rules,
+                    None if limits is None else limits.of_nodes,
+                    tables,
+                    buffers,
+                )
         else:
             send_rows(
                 thread_id,

@@ -20,7 +20,6 @@ from hornbeam.kernels.cut_scores import (
     MARGIN,
     TINY,
     WHOLE_BITS,
-    WIDE_RIDGE,
     least_units,
     may_screen,
     score_exactly,
@@ -617,7 +616,7 @@ def search_node(
     split["total_gradient"] = total_g
     split["total_hessian"] = total_h
     keep_candidate(split, 0.0, -1, 0, 0, 0, np.int64(0), np.int64(0))
-    screens = limits is None and is_coarse and may_screen(scales, rules, WIDE_RIDGE)
+    screens = limits is None and is_coarse and may_screen(scales, rules)
     for j in range(candidates.chosen.size):
         feature = np.int64(candidates.chosen[j])
         if candidates.allowed.size > 0 and candidates.allowed[0, feature] == 0:

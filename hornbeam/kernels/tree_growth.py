@@ -250,7 +250,7 @@ def list_nodes(most, features, tables, buffers):
 
 
 @inline
-def store_splits(found, no_sides, rules, limits, tables):
+def store_splits(found, found_sides, rules, limits, tables):
     """Store the best split of each node that has been searched."""
     state = tables.state
     first = state[NEXT] - state[N_SEARCHED]
@@ -258,7 +258,7 @@ def store_splits(found, no_sides, rules, limits, tables):
         node = first + i
         tables.splits[node] = found[i]
         if limits is not None:
-            store_sides(tables.splits[node], node, no_sides, limits.tables)
+            store_sides(tables.splits[node], node, found_sides[i], limits.tables)
         if rules.lossguide and is_worthwhile(tables, node, rules):
             push(tables, node)
 

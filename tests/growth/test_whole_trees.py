@@ -227,20 +227,44 @@ def stored(values):
     return sp.csr_array((values[here], here.nonzero()), shape=values.shape)
 
 
-@given(params=PARAMETERS, limits=st.one_of(st.just({}), CONSTRAINTS))
-@examples(40)
-def test_every_configuration_of_stored_entries(params, limits):
-    """Sparse rows in one call grow the trees of dense ones, split by split."""
-    values, labels = thin()
-    params = {**params, **limits}
-    weights = np.arange(40) % 4 / 4 if params.pop("feature_weights", False) else None
+def digests_of_stored_entries(params, labels):
+    """Return the digests of sparse rows in one call, and of dense ones step by step."""
+    values, _ = thin()
+    weights = np.arange(40) % 4 / 4 if params.get("feature_weights") else None
+    params = {key: params[key] for key in params if key != "feature_weights"}
     data = hornbeam.DMatrix(stored(values), labels, feature_weights=weights)
     assert isinstance(data.binned(params["max_bin"]).as_bins(), SparseBins)
     one = hornbeam.train(params, data, 3, verbose_eval=False).digest()
     with pytest.MonkeyPatch.context() as patch:
         grown_in_one_call.__wrapped__(patch).enabled = False
         data = hornbeam.DMatrix(values, labels, feature_weights=weights)
-        other = hornbeam.train(params, data, 3, verbose_eval=False).digest()
+        return one, hornbeam.train(params, data, 3, verbose_eval=False).digest()
+
+
+@given(params=PARAMETERS, limits=st.one_of(st.just({}), CONSTRAINTS))
+@examples(40)
+def test_every_configuration_of_stored_entries(params, limits):
+    """Sparse rows in one call grow the trees of dense ones, split by split."""
+    one, other = digests_of_stored_entries({**params, **limits}, thin()[1])
+    assert one == other
+
+
+@given(
+    params=PARAMETERS,
+    limits=st.one_of(st.just({}), CONSTRAINTS),
+    outputs=OUTPUTS,
+)
+@examples(20)
+def test_every_multi_output_tree_of_stored_entries(params, limits, outputs):
+    labels = thin()[1]
+    others = np.arange(ROWS) % 3 == 1, np.sin(np.arange(ROWS))
+    if not limits.get("monotone_constraints"):
+        params = {**params, **outputs}
+    params = {**params, "multi_strategy": "multi_output_tree"}
+    params["objective"] = outputs["objective"]
+    one, other = digests_of_stored_entries(
+        {**params, **limits}, np.column_stack([labels, *others])
+    )
     assert one == other
 
 
@@ -322,10 +346,14 @@ def test_a_tree_is_one_dispatch(policy, outputs, monkeypatch):
     assert not [name for name in names if any(word in name for word in banned)]
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
-def test_a_tree_of_stored_entries_is_one_dispatch(policy, monkeypatch):
+def test_a_tree_of_stored_entries_is_one_dispatch(policy, outputs, monkeypatch):
     values, labels = thin()
     params = {"max_depth": 0, "max_leaves": 100, "grow_policy": policy}
+    if outputs > 1:
+        params["multi_strategy"] = "multi_output_tree"
+        labels = labels[:, None] + np.nan_to_num(values[:, :outputs])
     names = kernels_of_three_trees(
         hornbeam.DMatrix(stored(values), labels), params, monkeypatch
     )

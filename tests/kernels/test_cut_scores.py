@@ -9,7 +9,6 @@ from kernel_calls import split_rules
 from hornbeam.kernels.cut_scores import (
     LANES,
     MARGIN,
-    SCREENED_ROWS,
     WHOLE_BITS,
     score_exactly,
     score_packed_cuts,
@@ -86,7 +85,7 @@ def test_packed_sums(count, goes_left):
 @pytest.mark.parametrize("begins_at", [0, WHOLE_BITS])
 @pytest.mark.parametrize("count", COUNTS)
 def test_wide_sums(count, begins_at):
-    for seed, rows in enumerate((300, BLOCK_ROWS, SCREENED_ROWS)):
+    for seed, rows in enumerate((300, BLOCK_ROWS, 1 << 32)):
         (g, missing_g, total_g), (h, missing_h, total_h) = sums_of(count, rows, seed)
         valid = (h + missing_h >= LEAST) & (total_h - missing_h - h >= LEAST)
         g, h = g[valid], h[valid]

@@ -224,7 +224,6 @@ TWO = {
     "grow_exact_tree": "with or without limits",
     "mix_outputs": "floats",
     "add_multi_output_trees": "floats",
-    "send_rows": "bins",
     "sort_by_bin": "bins",
     "transpose_entries": "bins",
     "interleave": "bins",
@@ -265,18 +264,24 @@ TWO = {
 }
 FOUR = {
     "add_trees_to_few": "floats of features and of margins",
-    "grow_sparse_tree": "bins, with or without limits",
     "find_splits": "with or without categories, with or without limits",
     "find_multi_output_splits": "with or without categories, with or without limits",
     "bin_column": "bins and floats",
     "regress_leaves": "floats of features and of gradients",
+}
+EIGHT = {
+    "grow_sparse_tree": "bins, with or without limits, of one output or several",
 }
 TWELVE = {
     "grow_tree": "bins, with or without categories, or with categories and limits, of "
     "one output or several",
 }
 #: The most variants of each kernel; of the others there is one.
-MOST = {name: n for n, some in ((2, TWO), (4, FOUR), (12, TWELVE)) for name in some}
+MOST = {
+    name: n
+    for n, some in ((2, TWO), (4, FOUR), (8, EIGHT), (12, TWELVE))
+    for name in some
+}
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from kernel_calls import split_rules
 
-from hornbeam.kernels.cut_scores import SCREENED_ROWS
 from hornbeam.kernels.histogram import BinColumns
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import (
@@ -156,7 +155,7 @@ def test_the_split_is_that_of_the_wide_histogram(rows, rules, scales):
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("rows", SIZES)
 def test_the_split_of_many_rows_is_that_of_exact_scores(rows, rules, scales):
-    chosen, repeats = split_rules(*RULES[rules]), SCREENED_ROWS // rows
+    chosen, repeats = split_rules(*RULES[rules]), (1 << 32) // rows
     for seed in range(12 if COMPILED and rows < 1000 else 2):
         node = Node(rows, seed, missing=seed % 2 * 0.3, signal=seed % 4 > 1)
         expected, found = (

@@ -1,4 +1,4 @@
-"""Vector leaves of tables of which only the stored entries have bins."""
+"""Multi-output trees of tables of which only the stored entries have bins."""
 
 from __future__ import annotations
 
