@@ -13,9 +13,9 @@ from ray.data import Dataset
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
+from hornbeam.distributed.attempts import Attempts
 from hornbeam.distributed.connection import Address
 from hornbeam.distributed.group import member
-from hornbeam.distributed.tracker import Tracker
 from hornbeam.ray.datasets import split_rows
 from hornbeam.ray.training import check_resources
 
@@ -51,26 +51,19 @@ class HornbeamConfig(BackendConfig):
 
 
 class _GroupBackend(Backend):
-    """Starts a tracker where Ray Train's controller runs, and tells the workers."""
+    """Begins an attempt where Ray Train's controller runs, and tells the workers."""
 
-    _tracker: Tracker | None = None
+    _attempts: Attempts | None = None
 
     def on_training_start(self, worker_group: Any, backend_config: Any) -> None:
-        self._stop()
-        tracker = Tracker(
-            len(worker_group), ray.util.get_node_ip_address(), by_task=True
-        )
-        tracker.start()
-        self._tracker = tracker
-        worker_group.execute(_keep_address, tracker.address, backend_config.timeout)
+        self.on_shutdown(worker_group, backend_config)
+        self._attempts = Attempts(len(worker_group), ray.util.get_node_ip_address())
+        address, _ = self._attempts.begin()
+        worker_group.execute(_keep_address, address, backend_config.timeout)
 
     def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
-        if self._tracker is not None:
-            self._tracker.close("the training has ended")
-        self._tracker = None
+        if self._attempts is not None:
+            self._attempts.end("the training has ended")
 
 
 def _keep_address(address: Address, timeout: float | None) -> None:

@@ -1,4 +1,4 @@
-"""The columns of a Spark data frame that tasks read: features, labels and so on.
+"""The columns of a Spark data frame: those that tasks read, and those of predictions.
 
 The driver selects them under names of their own (`select`), so that a task needs no
 schema. Features are one vector or one array, which are read as runs of numbers, without
@@ -8,13 +8,13 @@ as well, which takes Spark two thirds of the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import array, col, unwrap_udt
+from pyspark.sql.functions import array, col, struct, unwrap_udt
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -33,66 +33,16 @@ from pyspark.sql.types import (
 
 from hornbeam.data.containers.dispatch import words
 from hornbeam.errors import ClusterError, DataError, ErrorCode
+from hornbeam.spark.rows import ARRAY, COLUMNS, PARTS, VECTOR, Features
 
-__all__ = [
-    "ARRAY",
-    "COLUMNS",
-    "Features",
-    "check_frame",
-    "select_features",
-    "select_fields",
-]
+__all__ = ["add_predictions", "check_frame", "select_features", "select_fields"]
 
-#: The kinds of features.
-COLUMNS, ARRAY, VECTOR = "columns", "array", "vector"
-#: The name of a column of features, with its number or its part behind it.
-_FEATURE = "hornbeam_x"
-#: The parts of a vector; dense ones have neither size nor indices.
-_PARTS = ("type", "size", "indices", "values")
+#: Holds the result of the UDF until its fields are columns.
+_RESULT = "hornbeam_predictions"
 #: Times, dates and durations.
 _TIMES = (DateType, TimestampType, TimestampNTZType, DayTimeIntervalType)
 #: The columns that are selected as integers or booleans, and not as doubles.
 _TYPES = {"qid": "long", "validation": "boolean"}
-
-
-@dataclass(frozen=True, slots=True)
-class Features:
-    """How tasks find the features in the columns that the driver has selected.
-
-    Attributes
-    ----------
-    kind
-        ``"columns"``, ``"array"`` or ``"vector"``.
-    column
-        The column of vectors or arrays; None: there are several columns.
-    names, types
-        Of the features; None: they have none.
-    is_sparse
-        Whether vectors become a sparse matrix, in which zeros are missing.
-    """
-
-    kind: str
-    column: str | None
-    names: tuple[str, ...] | None
-    types: tuple[str, ...] | None = None
-    is_sparse: bool = False
-
-    @property
-    def selected(self) -> list[str]:
-        """The names of the columns that were selected."""
-        parts: Sequence[Any] = _PARTS if self.kind == VECTOR else _PARTS[-1:]
-        if self.kind == COLUMNS:
-            parts = range(len(self.names or ()))
-        return [f"{_FEATURE}_{part}" for part in parts]
-
-    def uneven(self, what: str) -> DataError:
-        """Return the error for rows with different numbers of features."""
-        return DataError(
-            f"in the features column {self.column!r} {what}; give each row the same "
-            "number, and drop rows without features",
-            code=ErrorCode.FEATURE_COUNT_MISMATCH,
-            column=self.column,
-        )
 
 
 def check_frame(dataset: Any) -> None:
@@ -153,7 +103,7 @@ def select_features(
     column = col(f"`{given}`")
     if isinstance(kind, VectorUDT):
         vector = unwrap_udt(column)
-        parts = [vector[part] for part in _PARTS]
+        parts = [vector[part] for part in PARTS]
         if single:
             parts[-1] = parts[-1].cast("array<float>")
         features = Features(VECTOR, given, names, is_sparse=sparse)
@@ -284,3 +234,32 @@ def _type_of(dataset: DataFrame, name: str) -> DataType:
             column=name,
         )
     return dataset.schema[name].dataType
+
+
+def add_predictions(
+    dataset: DataFrame,
+    inputs: list[Column],
+    udf: Callable[..., Column],
+    outputs: dict[str, str],
+) -> DataFrame:
+    """Return the dataset with columns of predictions.
+
+    Parameters
+    ----------
+    dataset
+        The rows.
+    inputs
+        The columns of the UDF.
+    udf
+        Of `predict_udf`.
+    outputs
+        The name of each column by the field of the result; those of vectors begin with
+        ``+``.
+    """
+    found = dataset.withColumn(_RESULT, udf(struct(*inputs)))
+    for field, name in outputs.items():
+        column = col(_RESULT)[field.removeprefix("+")]
+        if field.startswith("+"):
+            column = array_to_vector(column)
+        found = found.withColumn(name, column)
+    return found.drop(_RESULT)

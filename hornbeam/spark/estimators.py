@@ -24,7 +24,7 @@ from hornbeam.errors import (
 )
 from hornbeam.params import Parameters
 from hornbeam.spark.columns import (
-    Features,
+    add_predictions,
     check_frame,
     select_features,
     select_fields,
@@ -38,7 +38,8 @@ from hornbeam.spark.params import (
     described,
     of_learner,
 )
-from hornbeam.spark.prediction import Prediction, add_predictions, predict_udf
+from hornbeam.spark.prediction import Prediction, predict_udf
+from hornbeam.spark.rows import Features
 from hornbeam.spark.saving import Reader, Writer
 from hornbeam.spark.stage import arrange, connections, run_stage
 from hornbeam.spark.task import Task

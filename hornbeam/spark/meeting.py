@@ -1,10 +1,10 @@
 """The meeting of the tasks of an attempt: they find each other, and the last state.
 
-The driver keeps the states of the first task. Where tasks cannot reach the driver, each
-of them keeps its own on the disk of its executor, since all have the whole model: the
-next attempt takes the latest that any of its tasks finds. A task that has ended does
-not remove them, since Spark may lose the result of another one and repeat all; the next
-training on the executor does.
+A barrier stage is tried again when a task is lost. The driver keeps the states of the
+first task. Where tasks cannot reach the driver, each of them keeps its own on the disk
+of its executor, since all have the whole model: the next attempt takes the latest that
+any of its tasks finds. A task that has ended does not remove them, since Spark may lose
+the result of another one and repeat all; the next training on the executor does.
 """
 
 from __future__ import annotations
@@ -21,13 +21,21 @@ from pathlib import Path
 
 from pyspark import BarrierTaskContext
 
-from hornbeam.distributed.connection import Address, connect
+from hornbeam.distributed.attempts import Attempts
+from hornbeam.distributed.connection import (
+    Address,
+    Connection,
+    HandshakeError,
+    Listener,
+    connect,
+)
+from hornbeam.distributed.messages import GarbledMessageError
 from hornbeam.distributed.run_state import RunState, latest
 from hornbeam.distributed.tracker import Tracker
 from hornbeam.errors import ClusterError, ErrorCode
 from hornbeam.files import replace_file
 
-__all__ = ["Place", "meet"]
+__all__ = ["Coordinator", "Place", "meet"]
 
 #: Seconds for a task to reach the driver.
 _TIMEOUT = 60.0
@@ -35,6 +43,47 @@ _TIMEOUT = 60.0
 _LAST_WORDS = 10.0
 #: The folders of an executor, which Spark removes when it ends.
 _LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
+
+
+class Coordinator(Attempts):
+    """Listens on the driver while a training runs: a context manager.
+
+    The first task of each attempt asks it to begin, and sends the states to keep.
+
+    Parameters
+    ----------
+    n_workers, host, port, timeout
+        As for `Attempts`.
+
+    Attributes
+    ----------
+    address
+        Of the coordinator.
+    """
+
+    def __init__(self, n_workers: int, host: str, port: int, timeout: float) -> None:
+        super().__init__(n_workers, host, port, timeout)
+        self._listener = Listener("the driver", host, 0, self._serve)
+        self.address = self._listener.address
+
+    def __enter__(self) -> Coordinator:
+        self._listener.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._listener.close()
+        self.end("the training has ended")
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            connection.accept(self.address.token)
+            connection.send(self.begin())
+            while True:
+                self.keep(connection.receive())
+        except (OSError, HandshakeError, GarbledMessageError):
+            pass  # the task has ended, or it is a stranger
+        finally:
+            connection.close()
 
 
 @dataclass(frozen=True, slots=True)

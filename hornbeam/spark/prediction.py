@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -12,21 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.ml.functions import array_to_vector
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import col, struct
 from pyspark.sql.pandas.functions import arrow_udf
 
 from hornbeam.data.schema import times_of
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import lease
-from hornbeam.spark.columns import Features
-from hornbeam.spark.rows import Rows, read_rows
+from hornbeam.spark.rows import Features, Rows, read_rows
 
-__all__ = ["Prediction", "add_predictions", "predict_udf"]
-
-#: Holds the result of the UDF until its fields are columns.
-_RESULT = "hornbeam_predictions"
+__all__ = ["Prediction", "predict_udf"]
 
 
 @dataclass(frozen=True)
@@ -139,12 +132,18 @@ def _predict(plan: Prediction, booster: Any, rows: Rows) -> pa.Array:
 
 def _lists(values: npt.NDArray[np.float64]) -> pa.Array:
     """Return an Arrow array of an array, with a list for each row of it."""
-    found = pa.array(values.reshape(-1))
+    found = _arrow(values.reshape(-1))
     for axis in range(values.ndim - 1, 0, -1):
         size = values.shape[axis]
         offsets = np.arange(0, len(found) + 1, size, dtype=np.int32)
-        found = pa.ListArray.from_arrays(pa.array(offsets), found)
+        found = pa.ListArray.from_arrays(_arrow(offsets), found)
     return found
+
+
+def _arrow(values: npt.NDArray[Any]) -> pa.Array:
+    """Return an Arrow array of numbers; `pa.array` would import pandas."""
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _of_classes(
@@ -163,32 +162,3 @@ def _of_classes(
     positive = values[:, 0].astype(float)
     pairs = np.concatenate([-columns, columns], axis=1)
     return pairs, np.stack([1.0 - positive, positive], axis=1)
-
-
-def add_predictions(
-    dataset: DataFrame,
-    inputs: list[Column],
-    udf: Callable[..., Column],
-    outputs: dict[str, str],
-) -> DataFrame:
-    """Return the dataset with columns of predictions.
-
-    Parameters
-    ----------
-    dataset
-        The rows.
-    inputs
-        The columns of the UDF.
-    udf
-        Of `predict_udf`.
-    outputs
-        The name of each column by the field of the result; those of vectors begin with
-        ``+``.
-    """
-    found = dataset.withColumn(_RESULT, udf(struct(*inputs)))
-    for field, name in outputs.items():
-        column = col(_RESULT)[field.removeprefix("+")]
-        if field.startswith("+"):
-            column = array_to_vector(column)
-        found = found.withColumn(name, column)
-    return found.drop(_RESULT)

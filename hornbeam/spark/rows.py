@@ -1,8 +1,13 @@
-"""The rows of a task: Arrow batches of the selected columns become matrices."""
+"""The rows of a task: Arrow batches of the selected columns become matrices.
+
+Tasks do not import pandas, which takes longer than all their other imports: so neither
+`pyspark.ml`, which imports it, nor do they call `to_numpy` and `array` of pyarrow,
+which do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +15,67 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hornbeam.data.containers.from_arrow import arrow_column
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.spark.columns import ARRAY, COLUMNS, Features
 
-__all__ = ["Rows", "read_rows"]
+__all__ = [
+    "ARRAY",
+    "COLUMNS",
+    "PARTS",
+    "VECTOR",
+    "Features",
+    "Rows",
+    "read_rows",
+]
 
+#: The kinds of features.
+COLUMNS, ARRAY, VECTOR = "columns", "array", "vector"
+#: The name of a column of features, with its number or its part behind it.
+_FEATURE = "hornbeam_x"
+#: The parts of a vector; dense ones have neither size nor indices.
+PARTS = ("type", "size", "indices", "values")
 #: The type of sparse vectors; dense ones have neither size nor indices.
 _SPARSE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """How tasks find the features in the columns that the driver has selected.
+
+    Attributes
+    ----------
+    kind
+        ``"columns"``, ``"array"`` or ``"vector"``.
+    column
+        The column of vectors or arrays; None: there are several columns.
+    names, types
+        Of the features; None: they have none.
+    is_sparse
+        Whether vectors become a sparse matrix, in which zeros are missing.
+    """
+
+    kind: str
+    column: str | None
+    names: tuple[str, ...] | None
+    types: tuple[str, ...] | None = None
+    is_sparse: bool = False
+
+    @property
+    def selected(self) -> list[str]:
+        """The names of the columns that were selected."""
+        parts: Sequence[Any] = PARTS if self.kind == VECTOR else PARTS[-1:]
+        if self.kind == COLUMNS:
+            parts = range(len(self.names or ()))
+        return [f"{_FEATURE}_{part}" for part in parts]
+
+    def uneven(self, what: str) -> DataError:
+        """Return the error for rows with different numbers of features."""
+        return DataError(
+            f"in the features column {self.column!r} {what}; give each row the same "
+            "number, and drop rows without features",
+            code=ErrorCode.FEATURE_COUNT_MISMATCH,
+            column=self.column,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +143,9 @@ def _of_vectors(
     values: pa.ChunkedArray,
 ) -> Any:
     """Return the matrix of vectors, from their parts."""
-    dense = types.to_numpy() != _SPARSE
+    dense = _numbers(types) != _SPARSE
     stored, lengths = _lists(values)
-    widths = np.where(dense, lengths, sizes.fill_null(0).to_numpy())
+    widths = np.where(dense, lengths, _numbers(sizes))
     width = _width(features, widths)
     if dense.all() and not features.is_sparse:
         return stored.reshape(-1, width)
@@ -123,14 +182,26 @@ def _lists(column: pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]
     """
     chunks = column.chunks
     del column
-    lengths = np.concatenate([chunk.value_lengths().fill_null(0) for chunk in chunks])
-    first = chunks[0].flatten().type.to_pandas_dtype()
-    values, end = np.empty(lengths.sum(), first), lengths.sum()
+    lengths = np.concatenate([_numbers(chunk.value_lengths()) for chunk in chunks])
+    end = lengths.sum()
+    values: npt.NDArray[Any] = np.empty(0)
     while chunks:
-        part = chunks.pop().flatten().to_numpy(zero_copy_only=False)
+        part = _numbers(chunks.pop().flatten())
+        if not values.size:
+            values = np.empty(end, part.dtype)
         values[end - len(part) : end] = part
         end -= len(part)
     return values, lengths.astype(np.int64)
+
+
+def _numbers(data: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return the values of a column of numbers; nulls are NaN, or 0 in integers."""
+    column = arrow_column(data)
+    assert column is not None
+    values, nulls = column.read(0, len(data))
+    if nulls is None:
+        return values
+    return np.where(nulls, np.nan if values.dtype.kind == "f" else 0, values)
 
 
 def _field(what: str, name: str, column: pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -151,4 +222,6 @@ def _field(what: str, name: str, column: pa.ChunkedArray) -> npt.NDArray[Any]:
             code=ErrorCode.META_INFO_NOT_FINITE,
             column=name,
         )
-    return np.asarray(column.to_numpy())
+    if pa.types.is_string(column.type):
+        return np.asarray(column.to_numpy())
+    return _numbers(column)

@@ -19,7 +19,7 @@ from pyspark.sql.functions import rand
 
 from hornbeam.distributed.attempts import result_of
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
-from hornbeam.spark.coordinator import Coordinator
+from hornbeam.spark.meeting import Coordinator
 from hornbeam.spark.task import RESULT_SCHEMA, Task, run_task
 
 __all__ = ["arrange", "connections", "run_stage"]

@@ -29,9 +29,8 @@ from hornbeam.distributed.messages import sendable
 from hornbeam.distributed.run_state import KeepState, latest
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.params import Parameters
-from hornbeam.spark.columns import Features
 from hornbeam.spark.meeting import Place, meet
-from hornbeam.spark.rows import Rows, read_rows
+from hornbeam.spark.rows import Features, Rows, read_rows
 
 if TYPE_CHECKING:
     from hornbeam.callbacks import EvalsLog
@@ -138,7 +137,16 @@ def _cells(outcome: Outcome) -> Iterator[pa.RecordBatch]:
     pickled = pickle.dumps(outcome)
     for start in range(0, len(pickled), _CELL_BYTES):
         part = pickled[start : start + _CELL_BYTES]
-        yield pa.RecordBatch.from_pydict({"worker": [outcome.worker], "data": [part]})
+        cells = [_cell(outcome.worker.encode(), pa.string()), _cell(part, pa.binary())]
+        yield pa.RecordBatch.from_arrays(cells, names=["worker", "data"])
+
+
+def _cell(value: bytes, kind: pa.DataType) -> pa.Array:
+    """Return an Arrow array of one value; `pa.array` would import pandas."""
+    offsets = np.array([0, len(value)], np.int32)
+    return pa.Array.from_buffers(
+        kind, 1, [None, pa.py_buffer(offsets), pa.py_buffer(value)]
+    )
 
 
 def _is_loss(error: Exception) -> bool:

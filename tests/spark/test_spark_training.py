@@ -1,5 +1,7 @@
 """Training on Spark: the model of one machine, for any workers and any order."""
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -9,6 +11,7 @@ from pyspark.sql.functions import expr
 from tables import COLUMNS, NAMES, PARAMS, ROWS, X, matrix, table
 
 import hornbeam
+from hornbeam.callbacks import TrainingCallback
 from hornbeam.spark import HornbeamClassifier, HornbeamRanker, HornbeamRegressor
 from hornbeam.spark.stage import arrange
 
@@ -37,6 +40,21 @@ def test_any_workers_give_the_model_of_one_machine(frame, num_workers):
     data = matrix(weight="w")
     data.set_info(row_key=data.hash_rows())
     assert hashed.get_booster().digest() == alone({}, data).digest()
+
+
+def test_tasks_do_not_import_pandas(frame, monkeypatch):
+    """It takes longer than their other imports."""
+
+    class Check(TrainingCallback):
+        def after_training(self, model):
+            assert "pandas" not in sys.modules
+            return model
+
+    # Spark starts other Python processes for another environment.
+    monkeypatch.setitem(frame.sparkSession.sparkContext.environment, "FRESH", "yes")
+    options = {"features_col": NAMES, "label_col": "y", "callbacks": [Check()]}
+    model = HornbeamRegressor(row_key_col="id", **options, **QUIET, **PARAMS).fit(frame)
+    assert model.get_booster().num_boosted_rounds() == QUIET["n_estimators"]
 
 
 def test_kinds_of_features(frame):
