@@ -22,7 +22,7 @@ from hornbeam.backends.interface import (
     SplitParams,
 )
 from hornbeam.backends.level_search import LevelSearch
-from hornbeam.backends.quantisation import quantise_tree, ranges_of_tree
+from hornbeam.backends.quantisation import quantise_tree, searched_columns
 from hornbeam.backends.rows import Rows, SplitSearch
 from hornbeam.backends.symmetric_grower import SymmetricGrower
 from hornbeam.backends.tree_grower import (
@@ -222,23 +222,24 @@ class HistogramBackend(Backend):
         ranges: NDArray[np.float64],
     ) -> None:
         """Begin a tree of the rows, and choose the scales of its histograms."""
-        is_multi_output = self.multi_output_columns > 0
-        own, columns, sketch_factor = ranges_of_tree(
-            ranges, None if is_multi_output else output, self.n_outputs
-        )
-        if is_multi_output and columns != self.multi_output_columns:
-            self.multi_output_columns = columns
-            self._init_columns()
+        own: int | None = output
+        n_outputs = 1
+        if self.multi_output_columns > 0:
+            own, n_outputs = None, self.n_outputs
+            columns = searched_columns(ranges, n_outputs)
+            if columns != self.multi_output_columns:
+                self.multi_output_columns = columns
+                self._init_columns()
         scales = quantise_tree(
             params,
             sample,
+            ranges,
             own,
-            columns,
+            n_outputs,
             self._n_rows,
             partial(self._rows.count_size_classes, output),
             partial(self._rows.begin_tree, output, self._chosen),
             self._rows.widen,
-            sketch_factor,
         )
         self._output, self._scales = output, scales.histogram
         self._leaf_scales = scales.leaf

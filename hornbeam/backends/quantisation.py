@@ -28,7 +28,7 @@ __all__ = [
     "TreeScales",
     "choose_scales",
     "quantise_tree",
-    "ranges_of_tree",
+    "searched_columns",
 ]
 
 Floats = NDArray[np.float64]
@@ -145,46 +145,24 @@ def _packed_is_enough(
     return True
 
 
-def ranges_of_tree(
-    ranges: Floats, output: int | None, n_outputs: int
-) -> tuple[Floats, int, float]:
-    """Return the gradient ranges of a tree, of those of all columns, (columns, 3).
+def searched_columns(gradient_ranges: Floats, n_outputs: int) -> int:
+    """Return the number of columns that a multi-output tree is searched by.
 
-    Parameters
-    ----------
-    ranges
-        Of the outputs, followed by those of the columns that multi-output trees are
-        searched by if these are others.
-    output
-        Of the tree; None: all of them.
-    n_outputs
-        Number of outputs.
-
-    Returns
-    -------
-    The ranges; the number of columns that splits are searched by, the last ones of
-    these; and how much larger than an output's gradient one of them can be.
+    These are the outputs, or others, whose ranges follow those of the outputs.
     """
-    if output is not None:
-        if len(ranges) > 1:
-            least = ranges[:, 2].min()
-            ranges = ranges[output : output + 1].copy()
-            ranges[0, 2] = least
-        return ranges, 1, 1.0
-    columns = len(ranges) - n_outputs or n_outputs
-    return ranges, columns, max(1.0, np.sqrt(n_outputs / columns))
+    return len(gradient_ranges) - n_outputs or n_outputs
 
 
 def quantise_tree(
     params: SplitParams,
     sample: RowSample | None,
     gradient_ranges: Floats,
-    n_columns: int,
+    output: int | None,
+    n_outputs: int,
     n_rows: int,
     count_size_classes: Callable[[float], NDArray[np.int64]],
     quantise: Callable[[RowSample | None, Floats, Floats], NDArray[np.int64]],
     widen: Callable[[list[int]], None],
-    sketch_factor: float = 1.0,
 ) -> TreeScales:
     """Quantise the gradients of a tree, and return their scales.
 
@@ -193,10 +171,13 @@ def quantise_tree(
     params, sample
         Of the tree.
     gradient_ranges
-        (leaf columns, 3), followed by those of the sketch if there is one: largest |g|,
-        largest |h| and least h of all rows.
-    n_columns
-        Number of columns that splits are searched by: the last ones of these.
+        (columns, 3): largest |g|, largest |h| and least h of all rows, of the outputs,
+        followed by those of the columns that multi-output trees are searched by if
+        these are others.
+    output
+        Of the tree; None: all of them.
+    n_outputs
+        Number of outputs of the tree.
     n_rows
         Number of rows.
     count_size_classes
@@ -207,17 +188,24 @@ def quantise_tree(
         (columns, 2).
     widen
         Switches these columns to wide sums.
-    sketch_factor
-        How much larger than an output's gradient a projected one can be.
     """
+    n_columns, projected = 1, 1.0
+    if output is None:
+        n_columns = searched_columns(gradient_ranges, n_outputs)
+        # A projected gradient can be larger than all outputs' gradients.
+        projected = max(1.0, np.sqrt(n_outputs / n_columns))
+    elif len(gradient_ranges) > 1:
+        least = gradient_ranges[:, 2].min()
+        gradient_ranges = gradient_ranges[output : output + 1].copy()
+        gradient_ranges[0, 2] = least
     largest, n_counted = gradient_ranges[:, :2], n_rows
     if sample is not None and sample.by_gradient:
         sample, largest, n_counted = settle_sample(
             sample, params, count_size_classes, largest, n_rows
         )
-        if sketch_factor != 1.0:
+        if projected != 1.0:
             largest = largest.copy()
-            largest[-n_columns:, 0] *= sketch_factor
+            largest[-n_columns:, 0] *= projected
     packed, wide = choose_scales(largest, n_rows)
     least = gradient_ranges[:, 2]
     if n_columns < len(largest):

@@ -14,7 +14,7 @@ from hornbeam.backends.interface import (
     RowSample,
     SplitParams,
 )
-from hornbeam.backends.quantisation import quantise_tree, ranges_of_tree
+from hornbeam.backends.quantisation import quantise_tree
 from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.backends.row_state import GradientColumn
 from hornbeam.backends.sparse_tree_grower import SparseTreeGrower
@@ -101,9 +101,6 @@ class SparseBackend(EntryBackend):
         own = output if is_single else None
         if self._tree_bins is not None:
             self._bin_tree(own)
-        ranges, columns, sketch_factor = ranges_of_tree(
-            self.gradient_ranges(), own, self.n_outputs
-        )
 
         def quantise(
             settled: RowSample | None,
@@ -121,13 +118,13 @@ class SparseBackend(EntryBackend):
         scales = quantise_tree(
             params,
             sample,
-            ranges,
-            columns,
+            self.gradient_ranges(),
+            own,
+            self.n_outputs,
             self.n_rows,
             lambda weight: state.count_size_classes(own, weight),
             quantise,
             widen,
-            sketch_factor,
         )
         self._leaf_scales = scales.leaf[: len(state.leaf_columns)]
         if is_single:
