@@ -134,7 +134,7 @@ def create_backend(
 
         team = take_team(threads)
         given = targets, weights, margins, team, numbers
-        return SparseBackend(bins, *given, multi_output_columns)
+        return SparseBackend(bins, *given, multi_output_columns, max_histograms)
     team = take_team(threads)
     rows, max_histograms = create_rows(
         bins,

@@ -43,6 +43,8 @@ class SparseBackend(EntryBackend):
     multi_output_columns
         Number of gradient columns of multi-output trees: as many as outputs, or fewer,
         which are projections; 0: trees have one output.
+    max_histograms
+        Maximum number of histograms at a time; None: as many as are of use.
     """
 
     def __init__(
@@ -54,9 +56,11 @@ class SparseBackend(EntryBackend):
         team: Team,
         numbers: RowNumbers | None = None,
         multi_output_columns: int = 0,
+        max_histograms: int | None = None,
     ) -> None:
         super().__init__(targets, weights, margins, team, numbers)
         self.multi_output_columns = multi_output_columns
+        self._max_histograms = max_histograms
         self._tree_bins: PerTreeBins | None = None
         if isinstance(bins, PerTreeBins):
             self._tree_bins, self._bin_weights = bins, np.empty(0)
@@ -66,7 +70,9 @@ class SparseBackend(EntryBackend):
 
     def _set_bins(self, bins: SparseBins) -> None:
         self._n_features = bins.n_bins.size
-        self._grower = SparseTreeGrower(bins, self.n_rows, self._team)
+        self._grower = SparseTreeGrower(
+            bins, self.n_rows, self._team, self._max_histograms
+        )
 
     @property
     def n_features(self) -> int:

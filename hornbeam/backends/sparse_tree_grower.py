@@ -68,9 +68,13 @@ class SparseTreeGrower(EntryTreeGrower):
         Their number.
     team
         The threads that work.
+    max_histograms
+        Maximum number of histograms; None: as many as are of use.
     """
 
-    def __init__(self, bins: SparseBins, n_rows: int, team: Team) -> None:
+    def __init__(
+        self, bins: SparseBins, n_rows: int, team: Team, max_histograms: int | None
+    ) -> None:
         super().__init__(bins.n_bins.size, n_rows, MOST_NODES, team)
         self._bins = bins
         self._marks = np.empty(n_rows, np.int64)
@@ -93,7 +97,8 @@ class SparseTreeGrower(EntryTreeGrower):
         self._sums: NDArray[np.int64] = np.empty((0, 0, 0), np.int64)
         #: The gradient columns of multi-output trees, and those with bounds of weights.
         self._columns_of_tree = 0, 0
-        self._free = np.ones(_SLOTS, np.uint8)
+        self._most_slots = min(_SLOTS, max_histograms or _SLOTS)
+        self._free = np.ones(self._most_slots, np.uint8)
         self._outputs: SparseOutputs | None = None
         self._pairs = np.empty((0, 0, 1), np.int64)
 
@@ -116,7 +121,7 @@ class SparseTreeGrower(EntryTreeGrower):
         """
         bins, columns = self._bounds[-1], search.columns
         is_limited = search.limits is not None
-        slots, bounded = _SLOTS, columns * is_limited
+        slots, bounded = self._most_slots, columns * is_limited
         shape: tuple[int, ...] = slots, 3 if is_limited else 2, bins
         if columns > 0:
             slots = max(1, min(slots, _HISTOGRAM_BYTES // max(1, 16 * bins * columns)))

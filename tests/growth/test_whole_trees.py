@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import polars as pl
 import pytest
@@ -374,6 +376,27 @@ def test_a_tree_of_sorted_columns_is_one_dispatch(policy, sampled, monkeypatch):
     banned = ("exact", "splits", "partition", "send", "leaves")
     found = [name for name in names if any(word in name for word in banned)]
     assert found == ["grow_exact_tree", *growing] * 3
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_few_histograms_of_stored_entries_take_less_memory(outputs):
+    rng = np.random.default_rng(0)
+    rows = sp.random(1000, 4000, 0.01, "csr", rng=rng)
+    y = rows[:, :200].toarray().sum(axis=1)[:, None] + rng.normal(size=(1000, outputs))
+    params = {"multi_strategy": "multi_output_tree", "max_leaves": 31}
+    data, found = hornbeam.DMatrix(rows, y), []
+    for most in (1, 4, 65536):
+        hornbeam.train({**params, "max_cached_hist_node": most}, data, 1)  # bins
+        tracemalloc.start()
+        try:
+            model = hornbeam.train({**params, "max_cached_hist_node": most}, data, 2)
+            found.append((tracemalloc.get_traced_memory()[1], model.digest()))
+        finally:
+            tracemalloc.stop()
+    (one, digest), (few, of_few), (many, of_many) = found
+    assert digest == of_few == of_many
+    bins = data.num_nonmissing() / 2  # at least: values are distinct
+    assert one + 3 * bins * 16 < few and few + 8 * bins * 16 < many, found
 
 
 @pytest.mark.parametrize("rows", [ROWS, 500])
