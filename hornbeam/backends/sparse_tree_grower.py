@@ -39,8 +39,8 @@ __all__ = ["SparseTreeGrower"]
 #: If the nodes have fewer rows than one in this many, their entries are gathered before
 #: the search, which costs as much as searching three times as many entries.
 _GATHER_ONE_IN = 4
-#: The histograms that a tree has memory for: those of nodes of more than a sixteenth of
-#: the rows.
+#: The most histograms that a tree has memory for. With all of them nodes of more than a
+#: sixteenth of the rows have one.
 _SLOTS = 15
 #: The most bytes of those of multi-output trees.
 _HISTOGRAM_BYTES = 1 << 30
@@ -98,7 +98,8 @@ class SparseTreeGrower(EntryTreeGrower):
         #: The gradient columns of multi-output trees, and those with bounds of weights.
         self._columns_of_tree = 0, 0
         self._most_slots = min(_SLOTS, max_histograms or _SLOTS)
-        self._free = np.ones(self._most_slots, np.uint8)
+        #: (slots,): which of them no node has.
+        self._free = np.empty(0, np.uint8)
         self._outputs: SparseOutputs | None = None
         self._pairs = np.empty((0, 0, 1), np.int64)
 
