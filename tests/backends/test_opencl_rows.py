@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from opencl_device import SHAPES, device_of, shapes_with
 from parts import GROWTH, KINDS, grow, grow_in_memory
-from pocl import SHAPES, device_of, shapes_with
 
 import hornbeam
 from hornbeam.backends.opencl import bin_upload, staging

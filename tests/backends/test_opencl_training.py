@@ -10,7 +10,7 @@ from pathlib import Path
 import digests
 import numpy as np
 import pytest
-from pocl import HALVES, NAME, needs_two
+from opencl_device import HALVES, NAME, needs_two
 from selection import IS_WHOLE, REPEATS
 
 import hornbeam

@@ -7,6 +7,7 @@ their own, so that they overlap with kernels.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import cache, cached_property
 from importlib.resources import files
@@ -95,9 +96,13 @@ def _program(device: Device, bins: np.dtype[Any], reals: np.dtype[Any]) -> Any:
     }
     if device.options.long_atomics:
         settings["LONG_ATOMICS"] = 1
-    program = opencl().Program(_context(device), source)
+    cl = opencl()
+    program = cl.Program(_context(device), source)
     flags = [f"-D{name}={value}" for name, value in settings.items()]
-    return program.build(["-cl-std=CL1.2", *flags])
+    with warnings.catch_warnings():
+        # NVIDIA's compiler has a remark about each kernel; errors are raised.
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        return program.build(["-cl-std=CL1.2", *flags])
 
 
 @cache
