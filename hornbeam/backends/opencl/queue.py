@@ -8,10 +8,10 @@ their own, so that they overlap with kernels.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = [
     "TILE_ROWS",
     "Buffer",
     "DeviceQueue",
+    "Recording",
     "UploadBuffers",
     "check_memory",
     "tiles_of",
@@ -128,8 +129,11 @@ class _Naming:
         return
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
-        if not isinstance(error, self._kind):
-            return
+        if isinstance(error, self._kind):
+            self.raise_from(error)
+
+    def raise_from(self, error: BaseException) -> None:
+        """Raise the `DeviceError` of an error of the device."""
         device, taken, n_bytes = self._queue.device, self._queue.taken, self._n_bytes
         status = opencl().status_code.to_string(getattr(error, "code", 0), "error %d")
         named = f"device={device.name!r} ({device.title})"
@@ -157,6 +161,16 @@ class _Naming:
             f"{named} failed to {self._action} ({status}); {memory}{rest}",
             code=ErrorCode.DEVICE_FAILED,
         ) from error
+
+
+class _Launch(NamedTuple):
+    """A kernel with its arguments, which it does not keep alive itself."""
+
+    name: str
+    kernel: Any
+    items: tuple[int, ...]
+    group: tuple[int, ...]
+    arguments: tuple[Any, ...]
 
 
 class DeviceQueue:
@@ -364,21 +378,40 @@ class DeviceQueue:
         counts = groups if isinstance(groups, tuple) else (groups,)
         if min(counts) == 0:
             return
-        size, types = self.device.options.group_size, (self.bins, reals)
-        kernel = self._kernels.get((name, *types))
+        kernel = self._kernels.get((name, self.bins, reals))
+        if kernel is None:
+            kernel = self.new_kernel(name, reals)
+            self._kernels[name, self.bins, reals] = kernel
+        self.start([self.set_arguments(name, kernel, counts, arguments)])
+
+    def new_kernel(self, name: str, reals: np.dtype[Any] = _SINGLE) -> Any:
+        """Return a kernel that has arguments of its own."""
+        with self._naming(f"compile the kernel {name}"):
+            return self._cl.Kernel(_program(self.device, self.bins, reals), name)
+
+    def set_arguments(
+        self, name: str, kernel: Any, counts: tuple[int, ...], arguments: Sequence[Any]
+    ) -> _Launch:
+        """Return a kernel with arguments, which `start` may start many times."""
+        size, rest = self.device.options.group_size, counts[1:]
+        local = self._cl.LocalMemory
+        given = tuple(local(own) if type(own) is int else own for own in arguments)
         with self._naming(f"run the kernel {name}"):
-            if kernel is None:
-                kernel = self._cl.Kernel(_program(self.device, *types), name)
-                self._kernels[name, *types] = kernel
-            local = self._cl.LocalMemory
-            event = kernel(
-                self._queue,
-                (counts[0] * size, *counts[1:]),
-                (size, *(1 for _ in counts[1:])),
-                *(local(own) if type(own) is int else own for own in arguments),
-            )
-        if kernel_seconds is not None:
-            self._events.append((name, event))
+            kernel.set_args(*given)
+        items, group = (counts[0] * size, *rest), (size, *(1 for _ in rest))
+        return _Launch(name, kernel, items, group, given)
+
+    def start(self, launches: Iterable[_Launch]) -> None:
+        """Start kernels, one after the other."""
+        queue, enqueue = self._queue, self._cl.enqueue_nd_range_kernel
+        name = ""
+        try:
+            for name, kernel, items, group, _ in launches:
+                event = enqueue(queue, kernel, items, group)
+                if kernel_seconds is not None:
+                    self._events.append((name, event))
+        except self._cl.Error as error:
+            self._naming(f"run the kernel {name}").raise_from(error)
 
     def _note_times(self) -> None:
         if kernel_seconds is None:
@@ -388,6 +421,45 @@ class DeviceQueue:
             seconds = 1e-9 * (event.profile.end - event.profile.start)
             kernel_seconds[name] = kernel_seconds.get(name, 0.0) + seconds
         self._events.clear()
+
+
+class Recording:
+    """Kernels with their arguments, started many times one after the other.
+
+    To start a kernel again takes a few microseconds; to set the arguments of one takes
+    many times as long.
+
+    Parameters
+    ----------
+    queue
+        Of the device.
+    """
+
+    def __init__(self, queue: DeviceQueue) -> None:
+        self._queue = queue
+        self._launches: list[_Launch] = []
+        #: The kernels of earlier recordings, by their names, for the next one.
+        self._idle: dict[str, list[Any]] = {}
+
+    def clear(self) -> None:
+        """Begin a new recording."""
+        for name, kernel, *_ in self._launches:
+            self._idle.setdefault(name, []).append(kernel)
+        self._launches.clear()
+
+    def run(self, name: str, groups: int | tuple[int, int], *arguments: Any) -> None:
+        """Record a kernel; the arguments are those of `DeviceQueue.run`."""
+        counts = groups if isinstance(groups, tuple) else (groups,)
+        if min(counts) == 0:
+            return
+        idle = self._idle.get(name)
+        kernel = idle.pop() if idle else self._queue.new_kernel(name)
+        launch = self._queue.set_arguments(name, kernel, counts, arguments)
+        self._launches.append(launch)
+
+    def start(self) -> None:
+        """Start the kernels."""
+        self._queue.start(self._launches)
 
 
 class UploadBuffers:
