@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ Buffer = Any
 #: The sources, in the order in which they are compiled as one program.
 _SOURCES = """
     common.cl gradients.cl quantise.cl histogram.cl split_scores.cl split_search.cl
-    category_search.cl partition.cl leaves.cl predict.cl
+    category_search.cl partition.cl leaves.cl growth.cl predict.cl
 """.split()
 #: Rows of a work-group in kernels that loop over rows.
 TILE_ROWS = 4096
@@ -163,6 +163,23 @@ class _Naming:
         ) from error
 
 
+#: Kernels that no queue uses, by what they are made of: pyopencl takes as long to make
+#: one as to start it fifty times.
+_idle_kernels: dict[tuple[Any, ...], list[Any]] = {}
+
+
+#: Kernels that nothing else may set arguments of, each with the list of idle ones that
+#: it goes back to.
+_Kernels = list[tuple[list[Any], Any]]
+
+
+def _give_back(taken: _Kernels) -> None:
+    """Let other queues use these kernels."""
+    for idle, kernel in taken:
+        idle.append(kernel)
+    taken.clear()
+
+
 class _Launch(NamedTuple):
     """A kernel with its arguments, which it does not keep alive itself."""
 
@@ -206,6 +223,8 @@ class DeviceQueue:
         #: Copies that have been started: forgetting one would wait for it.
         self._copies: list[Any] = []
         self._kernels: dict[tuple[Any, ...], Any] = {}
+        self._taken: _Kernels = []
+        finalize(self, _give_back, self._taken)
         self._events: list[tuple[str, Any]] = []
 
     def _naming(self, action: str, n_bytes: int = 0) -> _Naming:
@@ -214,6 +233,12 @@ class DeviceQueue:
         `n_bytes` is the memory that it takes.
         """
         return _Naming(self, self._cl.Error, action, n_bytes)
+
+    @property
+    def alignment(self) -> int:
+        """Of the first byte of a part of a buffer."""
+        bits: int = self.device.handle.mem_base_addr_align
+        return max(8, bits // 8)
 
     @property
     def taken(self) -> int:
@@ -269,6 +294,17 @@ class DeviceQueue:
                 self._staging.copy(self._queue, buffer, 0, array)
             else:
                 self._cl.enqueue_copy(self._queue, buffer, array, is_blocking=True)
+
+    def send(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Start to copy a contiguous array, which must not change before a `read`."""
+        if self._staging is not None:
+            self.write(buffer, array)
+        elif array.size > 0:
+            with self._naming("take an array"):
+                event = self._cl.enqueue_copy(
+                    self._queue, buffer, array, is_blocking=False
+                )
+            self._copies.append(event)
 
     def copy(
         self, source: Buffer, target: Buffer, n_bytes: int, begin: int = 0
@@ -380,14 +416,24 @@ class DeviceQueue:
             return
         kernel = self._kernels.get((name, self.bins, reals))
         if kernel is None:
-            kernel = self.new_kernel(name, reals)
+            kernel = self.take_kernel(name, self._taken, reals)
             self._kernels[name, self.bins, reals] = kernel
         self.start([self.set_arguments(name, kernel, counts, arguments)])
 
-    def new_kernel(self, name: str, reals: np.dtype[Any] = _SINGLE) -> Any:
-        """Return a kernel that has arguments of its own."""
-        with self._naming(f"compile the kernel {name}"):
-            return self._cl.Kernel(_program(self.device, self.bins, reals), name)
+    def take_kernel(
+        self, name: str, taken: _Kernels, reals: np.dtype[Any] = _SINGLE
+    ) -> Any:
+        """Return a kernel that has arguments of its own, and enter it in `taken`."""
+        made_of = name, self.device, self.bins, reals
+        idle = _idle_kernels.setdefault(made_of, [])
+        try:
+            kernel = idle.pop()
+        except IndexError:
+            with self._naming(f"compile the kernel {name}"):
+                program = _program(self.device, self.bins, reals)
+                kernel = self._cl.Kernel(program, name)
+        taken.append((idle, kernel))
+        return kernel
 
     def set_arguments(
         self, name: str, kernel: Any, counts: tuple[int, ...], arguments: Sequence[Any]
@@ -396,8 +442,12 @@ class DeviceQueue:
         size, rest = self.device.options.group_size, counts[1:]
         local = self._cl.LocalMemory
         given = tuple(local(own) if type(own) is int else own for own in arguments)
+        # pyopencl tries a number as all other kinds of arguments first.
+        set_number = getattr(kernel, "_set_arg_buf", kernel.set_arg)
         with self._naming(f"run the kernel {name}"):
-            kernel.set_args(*given)
+            for place, own in enumerate(given):
+                is_number = isinstance(own, np.generic)
+                (set_number if is_number else kernel.set_arg)(place, own)
         items, group = (counts[0] * size, *rest), (size, *(1 for _ in rest))
         return _Launch(name, kernel, items, group, given)
 
@@ -438,22 +488,20 @@ class Recording:
     def __init__(self, queue: DeviceQueue) -> None:
         self._queue = queue
         self._launches: list[_Launch] = []
-        #: The kernels of earlier recordings, by their names, for the next one.
-        self._idle: dict[str, list[Any]] = {}
+        self._taken: _Kernels = []
+        finalize(self, _give_back, self._taken)
 
     def clear(self) -> None:
         """Begin a new recording."""
-        for name, kernel, *_ in self._launches:
-            self._idle.setdefault(name, []).append(kernel)
         self._launches.clear()
+        _give_back(self._taken)
 
     def run(self, name: str, groups: int | tuple[int, int], *arguments: Any) -> None:
         """Record a kernel; the arguments are those of `DeviceQueue.run`."""
         counts = groups if isinstance(groups, tuple) else (groups,)
         if min(counts) == 0:
             return
-        idle = self._idle.get(name)
-        kernel = idle.pop() if idle else self._queue.new_kernel(name)
+        kernel = self._queue.take_kernel(name, self._taken)
         launch = self._queue.set_arguments(name, kernel, counts, arguments)
         self._launches.append(launch)
 
