@@ -116,6 +116,11 @@ system:  ## install the browser and Java, one after the other
 .PHONY: test
 test:  ## run the tests in WORKERS processes (minutes)
 	@$(MAKE) --no-print-directory --jobs=2 install kernels
+	@$(MAKE) --no-print-directory fast-tests
+
+# Without installing anything, for .github/workflows/test.yml.
+.PHONY: fast-tests
+fast-tests:
 	$(PYTEST) --quiet $(ON_ALL_CORES) -m "not slow and (not alone or strikes)"
 	$(PYTEST) --quiet -m "alone and not slow and not strikes" $(ALONE)
 

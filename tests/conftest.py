@@ -24,21 +24,31 @@ from selection import (
 )
 from xdist.scheduler import LoadFileScheduling
 
-#: Beginnings of the paths of tests that share a cluster or a session.
-SHARING = ("tests/dask/", "tests/ray/test_ray_train", "tests/spark/")
+#: Beginnings of the paths of tests that share a cluster, a session, or the process from
+#: which theirs are forked. A process of tests has one of these, with the modules of
+#: commands or of Dask's workers, and to load them takes seconds.
+SHARING = (
+    ("tests/dask/",),
+    ("tests/ray/test_ray_train",),
+    ("tests/spark/",),
+    (
+        *("tests/cli/", "tests/distributed/", "tests/features/test_dates"),
+        *("tests/backends/test_opencl_devices", "tests/xgboost/test_collective"),
+        *("tests/xgboost/test_group_faults", "tests/test_killed_training"),
+    ),
+)
 
 #: Beginnings of the paths of the tests that take longest. They run first, so that at
 #: the end no process has a long file left while the others have none.
 LONGEST = (
-    *("tests/spark/", "tests/ray/", "tests/dask/", "tests/test_quality"),
-    *("tests/properties/", "tests/distributed/test_engines", "tests/test_site"),
+    *("tests/spark/", "tests/ray/", "tests/dask/", "tests/cli/", "tests/test_quality"),
+    *("tests/properties/", "tests/test_site"),
     *("tests/test_docs", "tests/benchmarks/", "tests/test_io_faults"),
     *("tests/test_contributing", "tests/backends/test_opencl", "tests/test_digests"),
-    *("tests/kernels/test_jit", "tests/explain/report/", "tests/cli/"),
+    *("tests/kernels/test_jit", "tests/explain/report/"),
     *("tests/xgboost/test_group_machines", "tests/data/sources/test_stream"),
     *("tests/test_warm_up", "tests/test_demo", "tests/kernels/test_native"),
-    *("tests/distributed/test_process_cluster", "tests/test_gallery"),
-    *("tests/test_killed_training", "tests/test_threads"),
+    *("tests/test_gallery", "tests/test_threads"),
 )
 
 
@@ -58,18 +68,18 @@ def thread_counts(request):
     return 1, counts[1 + crc32(request.node.nodeid.encode()) % 3]
 
 
-class ByFileOrCluster(LoadFileScheduling):
-    """Runs the tests of a file in one process, and all on a shared cluster in one."""
+class ByFileOrShare(LoadFileScheduling):
+    """Runs the tests of a file in one process, and files that share in one."""
 
     def _split_scope(self, nodeid):
         file = super()._split_scope(nodeid)
-        return next((own for own in SHARING if file.startswith(own)), file)
+        return next((own[0] for own in SHARING if file.startswith(own)), file)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     config.option.loadscopereorder = False  # to the files with the most tests first
-    return ByFileOrCluster(config, log) if config.option.dist == "loadfile" else None
+    return ByFileOrShare(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)  # when unselected tests are removed

@@ -22,6 +22,7 @@ from hornbeam.backends.opencl.devices import (
 )
 
 __all__ = [
+    "BUILD_OPTIONS",
     "HALVES",
     "NAME",
     "SHAPES",
@@ -46,6 +47,14 @@ _DEVICE = _device()
 #: What the parameter `device` calls it.
 NAME = _DEVICE.name
 on_pocl = pytest.mark.skipif(_DEVICE.kind != "cpu", reason="the device is a GPU")
+
+#: The variable by which pyopencl takes more options of the compiler, whenever it builds
+#: a program. PoCL would take more time to optimize kernels, anew in each checkout, than
+#: the tests to run them. Those of recorded digests have optimized kernels, and so has
+#: each test with WHOLE_TABLE=1 in the environment.
+BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
+if _DEVICE.kind == "cpu" and not IS_WHOLE:
+    os.environ.setdefault(BUILD_OPTIONS, "-cl-opt-disable")
 
 #: Ways of compiling: a core of a processor, and groups as they run on GPUs, whose local
 #: memory fits two features of 256 bins, and which are sent arrays in pinned memory.

@@ -10,7 +10,7 @@ from pathlib import Path
 import digests
 import numpy as np
 import pytest
-from opencl_device import HALVES, NAME, needs_two
+from opencl_device import BUILD_OPTIONS, HALVES, NAME, needs_two
 from selection import IS_WHOLE, REPEATS
 
 import hornbeam
@@ -38,6 +38,16 @@ FAST = {
     *("continued", "custom_objective", "linear_leaves", "vectors"),
     *("external_memory", *REFUSED),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def optimized_kernels():
+    """Compile kernels as a user's process does, which other tests do not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(BUILD_OPTIONS, raising=False)
+        queue._program.cache_clear()
+        yield
+    queue._program.cache_clear()
 
 
 @pytest.fixture

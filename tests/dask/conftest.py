@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items):
     """Run slow tests that strike a cluster apart: their timeouts depend on the load."""
     for item in items:
         own = {"own_cluster", "own_scheduler"} & set(item.fixturenames)
-        if FOLDER in item.path.parents and own and item.get_closest_marker("slow"):
+        if own and item.get_closest_marker("slow") and FOLDER in item.path.parents:
             item.add_marker(pytest.mark.alone)
             item.add_marker(pytest.mark.strikes)
 
