@@ -21,9 +21,10 @@ LOCAL_BYTES = 48 << 10
 #: Of 32 work-items that add to random bins, so many hit the same of 32 banks: the mean
 #: of the largest number (balls in bins).
 CONFLICT = 3.5
-#: Kernel launches and waits of a level, and the seconds of each.
-LAUNCHES, LAUNCH_SECONDS = 9, 5e-6
-WAITS, WAIT_SECONDS = 2, 15e-6
+#: Kernel launches of a level and of the rest of a round, waits of a round, and the
+#: seconds of each.
+LAUNCHES, OTHER_LAUNCHES, LAUNCH_SECONDS = 7, 9, 5e-6
+WAITS, WAIT_SECONDS = 3, 15e-6
 #: Seconds of the host for one bin of the split search on one thread, and under
 #: constraints.
 SEARCH_SECONDS, LIMITED_SECONDS = 2.2e-9, 5.8e-9
@@ -157,8 +158,8 @@ def seconds(card: Card, work: Work) -> dict[str, float]:
     pairs = card.units * card.clock * 32 / 2 / CONFLICT
     found["histograms"] = max(found["histograms"], work.additions() / pairs)
     found["split search"] = search_seconds(card, work)
-    each = LAUNCHES * LAUNCH_SECONDS + WAITS * WAIT_SECONDS
-    found["launches and waits"] = work.depth * each
+    launches = work.depth * LAUNCHES + OTHER_LAUNCHES
+    found["launches and waits"] = launches * LAUNCH_SECONDS + WAITS * WAIT_SECONDS
     return found
 
 

@@ -39,6 +39,7 @@ from hornbeam.kernels.compiler import KERNELS, BinaryPart
 from hornbeam.kernels.native import BINARY, LAST_BYTES
 from hornbeam.kernels.signatures import read, type_of
 from hornbeam.kernels.sources import sources_digest
+from hornbeam.kernels.sync import STOP_WORD
 from native.kernel_objects import (
     ENTRY,
     LEVELS,
@@ -239,13 +240,23 @@ def _link_in(folder: Path, jobs: list[_Job], binary: Path) -> None:
             *("-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"),
             *("-DPy_LIMITED_API=0x030B0000", f"-DN_LEVELS={len(_levels())}"),
             f"-DLEVEL_NAMES={{{names}}}",
+            f"-DSTOP_WORD={STOP_WORD}",
             f"-I{sysconfig.get_path('include')}",
             f"-I{np.get_include()}",
             f"-I{_HERE}",
             _HERE / "calls.c",
+            _HERE / "threads.c",
             folder / "table.c",
             *objects,
-            *("-o", binary, "-lm", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-s"),
+            *(
+                "-o",
+                binary,
+                "-lm",
+                "-pthread",
+                "-Wl,--gc-sections",
+                "-Wl,-z,noexecstack",
+                "-s",
+            ),
         ]
     )
 

@@ -11,11 +11,10 @@
 #include <string.h>
 
 #include "calls.h"
+#include "threads.h"
 
 #define MOST_CODES 256
-#define MOST_WORDS 1024
 #define MOST_RECORDS 32
-#define MOST_RESULTS 8
 
 static PyArray_Descr *record_types[MOST_RECORDS];
 /* For each the last equivalent type that an array had, which is likely to come again. */
@@ -224,6 +223,9 @@ static int take(Arguments *to, PyObject *argument)
 
 /* Kernels */
 
+/* The name of a capsule of threads. */
+#define THREADS "hornbeam.kernels._native.threads"
+
 typedef struct {
     PyObject_HEAD
     PyObject *fallback;
@@ -301,39 +303,78 @@ static PyObject *call_fallback(Kernel *kernel, PyObject *const *arguments,
     return result;
 }
 
-static PyObject *kernel_call(PyObject *self, PyObject *const *arguments,
-                             Py_ssize_t count)
+/* Take arguments apart, and return the overload for their types, or NULL. */
+static const Overload *find_overload(Kernel *kernel, Arguments *taken,
+                                     PyObject *const *arguments, Py_ssize_t count)
 {
-    Kernel *kernel = (Kernel *)self;
-    Arguments taken;
-    taken.n_codes = taken.n_words = 0;
-    int complete = 1;
-    for (Py_ssize_t i = 0; complete && i < count; i++)
-        complete = take(&taken, arguments[i]);
-    if (!complete) {
-        PyErr_Clear();
-        return call_fallback(kernel, arguments, count);
-    }
+    taken->n_codes = taken->n_words = 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!take(taken, arguments[i])) {
+            PyErr_Clear();
+            return NULL;
+        }
     /* The overload of the last call is the most likely one. */
     for (int i = 0; i < kernel->count; i++) {
         int place = (kernel->last + i) % kernel->count;
         const Overload *overload = kernel->first + place;
-        if (overload->n_codes != taken.n_codes ||
-            memcmp(overload->codes, taken.codes, sizeof(uint32_t) * taken.n_codes) != 0)
-            continue;
-        kernel->last = place;
-        Entry entry = overload->entries[level];
-        int64_t result[MOST_RESULTS];
-        void *error = NULL;
-        int32_t status;
-        Py_BEGIN_ALLOW_THREADS
-        status = entry(taken.words, result, &error);
-        Py_END_ALLOW_THREADS
-        if (status != 0)
-            return raise_error(overload, status, error);
-        return result_of(overload->result, result);
+        if (overload->n_codes == taken->n_codes &&
+            memcmp(overload->codes, taken->codes,
+                   sizeof(uint32_t) * taken->n_codes) == 0) {
+            kernel->last = place;
+            return overload;
+        }
     }
-    return call_fallback(kernel, arguments, count);
+    return NULL;
+}
+
+static PyObject *kernel_call(PyObject *self, PyObject *const *arguments,
+                             Py_ssize_t count)
+{
+    Arguments taken;
+    const Overload *overload = find_overload((Kernel *)self, &taken, arguments, count);
+    if (overload == NULL)
+        return call_fallback((Kernel *)self, arguments, count);
+    Entry entry = overload->entries[level];
+    int64_t result[MOST_RESULTS];
+    void *error = NULL;
+    int32_t status;
+    Py_BEGIN_ALLOW_THREADS
+    status = entry(taken.words, result, &error);
+    Py_END_ALLOW_THREADS
+    if (status != 0)
+        return raise_error(overload, status, error);
+    return result_of(overload->result, result);
+}
+
+static PyObject *kernel_share(PyObject *self, PyObject *const *arguments,
+                              Py_ssize_t count)
+{
+    Arguments taken;
+    Threads *threads = count < 4 ? NULL : PyCapsule_GetPointer(arguments[0], THREADS);
+    if (threads == NULL) {
+        PyErr_SetString(PyExc_TypeError, "share needs threads, and three arguments");
+        return NULL;
+    }
+    const Overload *overload =
+        find_overload((Kernel *)self, &taken, arguments + 1, count - 1);
+    if (overload == NULL)
+        Py_RETURN_FALSE;
+    /* The first two words are the number of the thread and the number of threads, the
+     * third one is the address of the words that threads share. */
+    int64_t *shared = (int64_t *)(intptr_t)taken.words[2];
+    void *error = NULL;
+    int32_t status;
+    Py_BEGIN_ALLOW_THREADS
+    status = run_threads(threads, (int)taken.words[1], overload->entries[level],
+                         taken.words, taken.n_words, shared + STOP_WORD, &error);
+    Py_END_ALLOW_THREADS
+    if (status == NO_THREAD) {
+        PyErr_SetString(PyExc_RuntimeError, "can't start new thread");
+        return NULL;
+    }
+    if (status != 0)
+        return raise_error(overload, status, error);
+    Py_RETURN_TRUE;
 }
 
 static PyObject *kernel_reduce(PyObject *self, PyObject *ignored)
@@ -375,6 +416,10 @@ static void kernel_dealloc(PyObject *self)
 static PyMethodDef kernel_methods[] = {
     {"call", (PyCFunction)(void (*)(void))kernel_call, METH_FASTCALL,
      "Run the kernel with these arguments."},
+    {"share", (PyCFunction)(void (*)(void))kernel_share, METH_FASTCALL,
+     "share(threads, *arguments): run the kernel in several threads.\n\n"
+     "The arguments are those of thread 0. Return False, and run nothing, if there is "
+     "no machine code for their types."},
     {"__reduce__", kernel_reduce, METH_NOARGS, "Return what finds the kernel again."},
     {NULL, NULL, 0, NULL},
 };
@@ -401,6 +446,28 @@ static PyType_Spec kernel_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     kernel_slots,
 };
+
+/* Threads */
+
+static void free_threads(PyObject *capsule)
+{
+    end_threads(PyCapsule_GetPointer(capsule, THREADS));
+}
+
+static PyObject *threads(PyObject *module, PyObject *nanoseconds)
+{
+    (void)module;
+    int64_t spin = PyLong_AsLongLong(nanoseconds);
+    if (spin == -1 && PyErr_Occurred())
+        return NULL;
+    Threads *made = make_threads(spin);
+    if (made == NULL)
+        return PyErr_NoMemory();
+    PyObject *capsule = PyCapsule_New(made, THREADS, free_threads);
+    if (capsule == NULL)
+        end_threads(made);
+    return capsule;
+}
 
 /* The module */
 
@@ -487,6 +554,9 @@ static PyMethodDef module_methods[] = {
     {"choose_level", choose_level, METH_O,
      "choose_level(name): use this level of the processor, or its highest one.\n\n"
      "Return its name; it is empty where the processor has none."},
+    {"threads", threads, METH_O,
+     "threads(spin): return threads for `share`, none of which has started.\n\n"
+     "For so many nanoseconds after a job they look for the next one."},
     {"overloads", list_overloads, METH_NOARGS,
      "overloads(): return the name of the kernel of each signature."},
     {NULL, NULL, 0, NULL},

@@ -21,6 +21,9 @@
 /* Words are the arguments, flattened; the result has a word for each item. */
 typedef int32_t (*Entry)(const int64_t *words, int64_t *result, void **error);
 
+#define MOST_WORDS 1024
+#define MOST_RESULTS 8
+
 typedef struct {
     const char *name;      /* module and qualified name */
     const uint32_t *codes; /* of the arguments */

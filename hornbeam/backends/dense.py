@@ -240,7 +240,7 @@ class HistogramBuilder:
         blocks = self.blocks.size - 1
         most_tasks = (nodes.size + 9 * self._team.size) * blocks
         tasks = np.empty((most_tasks, 7), np.int64)
-        joins = np.empty((nodes.size * (self._n_bins // JOIN_BINS + 1), 5), np.int64)
+        joins = np.empty((nodes.size * (self._n_bins // JOIN_BINS + 1), 6), np.int64)
         threads = plan_histograms(
             nodes,
             slots,

@@ -260,7 +260,7 @@ class HistogramBackend(Backend):
     ) -> GrownTree | None:
         root = self._rows.root(counts_rows=self._counts_rows)
         if root is None:
-            return None
+            return self._grow_with_rows(limits, draws, constraints)
         search = self._tree_search(root, constraints)
         self._n_nodes = self._free.size  # until they are known
         grown: GrownTree | None
@@ -271,6 +271,23 @@ class HistogramBackend(Backend):
         if grown is not None:
             self._n_nodes = grown.left.size
         return grown
+
+    def _grow_with_rows(
+        self,
+        limits: GrowthLimits,
+        draws: ColumnDraws,
+        constraints: Constraints | None,
+    ) -> GrownTree | None:
+        """Return the tree if the rows grow it."""
+        is_limited = constraints is not None or self._params.counts_rows
+        draws_columns = min(draws.by_level, draws.by_node) < 1.0
+        if is_limited or draws_columns or self.multi_output_columns > 0:
+            return None
+        if not self._rows.finds_splits(self._chosen, self._rules):
+            return None
+        of_nodes = np.empty((3, 0), np.int64), _NO_SLOTS, EVERY_FEATURE
+        search = SplitSearch(*of_nodes, self._totals, self._scales[0], self._rules)
+        return self._rows.grow(search, limits, self._free.size - 1)
 
     def _tree_search(
         self, root: TreeRoot, constraints: Constraints | None

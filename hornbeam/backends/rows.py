@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import (
     GradientSource,
+    GrownTree,
+    GrowthLimits,
     LeafFeatures,
     LeafSlopes,
     NoSplitGradients,
@@ -214,6 +216,16 @@ class Rows(NoSplitGradients, ABC):
         that go right. Histograms stay in their slots until the tree ends.
         """
         raise NotImplementedError  # only devices search where the histograms are
+
+    def grow(
+        self, search: SplitSearch, limits: GrowthLimits, max_histograms: int
+    ) -> GrownTree | None:
+        """Return the tree that grows from the root; None: the caller has to grow it.
+
+        Its nodes have no constraints, and may be split by each feature of the tree. The
+        search names no nodes. `sum_leaves` of its leaves follows.
+        """
+        return None
 
     def root(self, *, counts_rows: bool) -> TreeRoot | None:
         """Return the root of the tree that has begun; None: rows are not in memory.

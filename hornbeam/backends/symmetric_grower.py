@@ -143,7 +143,7 @@ class SymmetricGrower:
                 np.empty((most + 5 * team, 5), np.int64),
                 np.empty(most + 5 * team, np.int64),
                 np.empty(((most + 9 * team) * blocks, 7), np.int64),
-                np.empty((most * (bins // JOIN_BINS + 1), 5), np.int64),
+                np.empty((most * (bins // JOIN_BINS + 1), 6), np.int64),
                 root.histogram_buffers,
                 np.empty((3, features.table.size), np.uint64),
                 np.empty((1, features.table.size), np.uint8),

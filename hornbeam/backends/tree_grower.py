@@ -267,7 +267,7 @@ class TreeGrower(TreeArrays):
                 np.empty((size + 5 * team, 5), np.int64),
                 np.empty(size + 5 * team, np.int64),
                 np.empty((tasks, 7), np.int64),
-                np.empty((batch * (bins // JOIN_BINS + 1), 5), np.int64),
+                np.empty((batch * (bins // JOIN_BINS + 1), 6), np.int64),
                 np.empty((batch, parts), SPLIT_DTYPE),
                 np.empty((batch, parts, self._words), tables.sets.dtype),
                 np.empty((batch, parts, columns, 2)),

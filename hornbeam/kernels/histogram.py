@@ -476,7 +476,7 @@ def build_histograms(
     n_threads,
     sync,
     tasks,  # (tasks, 7) int64: slot, side, rows, columns, REPLACE, ADD or PACK
-    joins,  # (joins, 5) int64: slot, first slab and end, first bin and end
+    joins,  # (joins, 6) int64: slot, first slab and end, first bin and end, parts
     columns,  # BinColumns
     rows,  # (2, rows) uint32: the rows of each node are contiguous, in one of two sides
     pairs,  # QuantisedGradients
@@ -561,7 +561,7 @@ def build_histograms(
     while task < joins.shape[0]:
         slot, low, high = joins[task, 0], joins[task, 1], joins[task, 2]
         begin, end = joins[task, 3], joins[task, 4]
-        for part in range(2):
+        for part in range(joins[task, 5]):
             own = histograms[slot, first + part, begin:end]
             for slab in range(low, high):
                 other = slabs[slab - histograms.shape[0], part, begin:end]

@@ -6,6 +6,7 @@ when the first kernel is compiled.
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +27,13 @@ from hornbeam.kernels.row_sets import (
     move_rows,
     write_numbers,
 )
-from hornbeam.kernels.sync import atomic_add, prefetch, yield_processor
+from hornbeam.kernels.sync import (
+    atomic_add,
+    atomic_load,
+    pause_processor,
+    prefetch,
+    yield_processor,
+)
 
 __all__: list[str] = []
 
@@ -85,6 +92,12 @@ def _atomic_add(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     return builder.atomic_rmw("add", pointer, args[2], "seq_cst")
 
 
+@_instructions(atomic_load, _int64, None, _int64)
+def _atomic_load(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    pointer = _element_pointer(context, builder, signature.args[0], args)
+    return builder.load_atomic(pointer, ordering="acquire", align=8)
+
+
 @_instructions(prefetch, types.void, None, _uint64)
 def _prefetch(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     byte_pointer = ir.IntType(8).as_pointer()
@@ -102,6 +115,24 @@ def _prefetch(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     read, second_level, data = 0, 2, 1
     flags = [int32(read), int32(second_level), int32(data)]
     builder.call(function, [pointer, *flags])
+    return context.get_dummy_value()
+
+
+_OF_X86 = ("llvm.x86.sse2.pause",)
+_OF_ARM = ("llvm.aarch64.hint", ir.IntType(32)(1))
+#: By what a platform calls its processor.
+_PAUSES = {"x86_64": _OF_X86, "AMD64": _OF_X86, "aarch64": _OF_ARM, "arm64": _OF_ARM}
+
+
+@_instructions(pause_processor, types.void)
+def _pause_processor(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    name, *hints = _PAUSES.get(platform.machine(), (None,))
+    if name is not None:
+        types_of = [hint.type for hint in hints]
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), types_of), name
+        )
+        builder.call(function, hints)
     return context.get_dummy_value()
 
 

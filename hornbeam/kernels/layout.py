@@ -104,10 +104,10 @@ SUM_BITS = 62
 REPLACE, ADD, PACK = range(3)
 
 #: Histogram bins of one task that adds or subtracts histograms.
-JOIN_BINS = 1 << 14
+JOIN_BINS = 1 << 12
 
 #: Rows of one task of a flat loop over rows that threads share.
-TASK_ROWS = 1 << 14
+TASK_ROWS = 1 << 12
 
 #: The metrics of a ranked list: NDCG, average precision and precision. The first two
 #: give the change of the metric when a pair is swapped; for the third it is constant.

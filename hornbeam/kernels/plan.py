@@ -9,7 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
-from hornbeam.kernels.layout import BLOCK_ROWS, JOIN_BINS, PACK, REPLACE, TASK_ROWS
+from hornbeam.kernels.layout import (
+    ADD,
+    BLOCK_ROWS,
+    JOIN_BINS,
+    PACK,
+    REPLACE,
+    TASK_ROWS,
+)
 from hornbeam.kernels.sync import sharers_for
 
 __all__ = [
@@ -30,8 +37,11 @@ CELLS_PER_ROW = 8
 _TASKS_PER_THREAD = 4
 #: The least rows of a task that partitions rows, and the least histogram bins of one
 #: that builds histograms, where threads share a node.
-_PARTITION_ROWS = 1 << 12
+_PARTITION_ROWS = 1 << 11
 _HISTOGRAM_CELLS = 1 << 13
+#: The least rows of a task that builds histograms where the columns are not enough for
+#: all threads: the sums of each such task are added once more.
+_HISTOGRAM_ROWS = 1 << 12
 #: The least columns of a task where threads share those of a node: so many are turned
 #: (see `histogram`), and so many if there would be fewer tasks than threads.
 _TURNED_COLUMNS, _LEAST_COLUMNS = 12, 6
@@ -153,8 +163,16 @@ def plan_histograms(
     all_cells = rows * blocks[blocks.size - 1]
     n_threads = sharers_for(team_size, all_cells, waiting)
     chunk = _share(rows, n_threads, BLOCK_ROWS)
+    turned = 0
+    for block in range(blocks.size - 1):
+        turned += max((blocks[block + 1] - blocks[block]) // _TURNED_COLUMNS, 1)
+    if n_threads > turned and rows * turned < n_threads * BLOCK_ROWS:
+        chunk = _share(rows * turned, n_threads, _HISTOGRAM_ROWS)
     task_cells = _share(all_cells, n_threads, _HISTOGRAM_CELLS)
     join_bins = cells if n_threads == 1 else JOIN_BINS
+    n_parts = 0
+    for i in range(batch.size):
+        n_parts += _divide_up(nodes[batch[i]]["end"] - nodes[batch[i]]["begin"], chunk)
     slab = first_slab
     n_tasks = 0
     n_joins = 0
@@ -162,6 +180,7 @@ def plan_histograms(
         node = nodes[batch[i]]
         own_slab = slab
         begin, end = node["begin"], node["end"]
+        packs = mode == PACK and end - begin <= BLOCK_ROWS
         # Parts of equal size, not one of few rows at the end.
         part_rows = _divide_up(end - begin, _divide_up(end - begin, chunk))
         part = begin
@@ -174,7 +193,7 @@ def plan_histograms(
             for block in range(blocks.size - 1):
                 columns = blocks[block + 1] - blocks[block]
                 most = columns // _TURNED_COLUMNS
-                if batch.size * most < n_threads:
+                if n_parts * most < n_threads:
                     most = columns // _LEAST_COLUMNS
                 pieces = max(1, min((stop - part) * columns // task_cells, most))
                 for piece in range(pieces):
@@ -184,9 +203,11 @@ def plan_histograms(
                     tasks[n_tasks, 3] = stop
                     tasks[n_tasks, 4] = blocks[block] + columns * piece // pieces
                     tasks[n_tasks, 5] = blocks[block] + columns * (piece + 1) // pieces
-                    tasks[n_tasks, 6] = mode if part == begin else REPLACE
-                    if mode == PACK and end - begin > BLOCK_ROWS:
-                        tasks[n_tasks, 6] = REPLACE
+                    tasks[n_tasks, 6] = REPLACE
+                    if packs:
+                        tasks[n_tasks, 6] = PACK
+                    elif mode == ADD and part == begin:
+                        tasks[n_tasks, 6] = ADD
                     n_tasks += 1
             part += part_rows
         if slab > own_slab:
@@ -196,6 +217,7 @@ def plan_histograms(
                 joins[n_joins, 2] = slab
                 joins[n_joins, 3] = cell
                 joins[n_joins, 4] = min(cell + join_bins, cells)
+                joins[n_joins, 5] = 1 if packs else 2
                 n_joins += 1
     lengths[0] = n_tasks
     lengths[1] = n_joins

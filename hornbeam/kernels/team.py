@@ -5,6 +5,10 @@ tasks from a shared counter and synchronise at a barrier (see `sync`), so that a
 level of a tree costs one dispatch. Kernels release the GIL. The caller is thread 0, and
 runs small jobs alone.
 
+Threads of Python need its lock to begin and to end, one after the other, so that a job
+of 16 takes half a millisecond more. Kernels of a wheel's binary run in threads of the
+binary, which need no lock.
+
 A team runs one job at a time. Each caller leases a team, so that any number of Python
 threads may train and predict at once.
 """
@@ -22,12 +26,20 @@ from typing import Any
 import numpy as np
 
 from hornbeam.cpu_count import available_threads
-from hornbeam.kernels.sync import SYNC_SIZE, ask_to_stop, threads_for
+from hornbeam.kernels.jit import COMPILED, NATIVE
+from hornbeam.kernels.sync import BINS_PER_THREAD, SYNC_SIZE, ask_to_stop
 
 __all__ = ["ALONE", "Team", "give_back_team", "lease", "take_team"]
 
 #: Seconds between two checks for finished threads after an interrupt.
 _PATIENCE = 0.02
+#: Nanoseconds for which threads of the binary look for the next job before they sleep:
+#: longer than the Python between two kernels of a round, and about what it takes to
+#: wake them. Where other processes want the cores, looking longer costs more.
+_SPIN = 50_000
+#: The least work for one more thread of a team, in histogram bins of about half a
+#: nanosecond.
+_CELLS = BINS_PER_THREAD if NATIVE is None else 1 << 16
 
 
 class Team:
@@ -42,6 +54,7 @@ class Team:
     def __init__(self, size: int) -> None:
         self.size = size if size > 0 else available_threads()
         self._sync = np.zeros(SYNC_SIZE, np.int64)
+        self._threads = None if NATIVE is None else NATIVE.threads(_spin(self.size))
         self._jobs: list[SimpleQueue[_Job | None]] = []
         self._process = os.getpid()
         # The threads end when the team is garbage-collected.
@@ -49,7 +62,7 @@ class Team:
 
     def threads_for(self, cells: int) -> int:
         """Return the number of threads for work of `cells` histogram bins."""
-        return threads_for(self.size, cells)
+        return max(1, min(self.size, cells // _CELLS)) if COMPILED else 1
 
     def run(self, kernel: Callable[..., Any], n_threads: int, *args: Any) -> None:
         """Call ``kernel(thread_id, n_threads, sync, *args)`` in each thread."""
@@ -57,6 +70,10 @@ class Team:
         sync.fill(0)
         if n_threads == 1:
             kernel(0, 1, sync, *args)
+            return
+        # A kernel of the binary is a method of what has its machine code.
+        share = getattr(getattr(kernel, "__self__", None), "share", None)
+        if share is not None and share(self._threads, 0, n_threads, sync, *args):
             return
         done: SimpleQueue[None] = SimpleQueue()
         results: list[BaseException | None] = []
@@ -128,6 +145,16 @@ def _work(jobs: SimpleQueue[_Job | None]) -> None:
         )  # keep no arrays alive while waiting
 
 
+def _spin(size: int) -> int:
+    """Return for how long `size` threads look for a job, in nanoseconds.
+
+    Not where they would take the cores from each other, or where the user has told
+    threads of OpenMP not to.
+    """
+    is_passive = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"
+    return 0 if is_passive or size > available_threads() else _SPIN
+
+
 def _dismiss(all_jobs: list[SimpleQueue[_Job | None]]) -> None:
     for jobs in all_jobs:
         jobs.put(None)
@@ -191,7 +218,7 @@ class lease:  # noqa: N801, a context manager named as a verb
 
     def __init__(self, size: int, cells: int | None = None) -> None:
         self._size = size
-        self._is_shared = cells is None or threads_for(2, cells) > 1
+        self._is_shared = cells is None or (COMPILED and cells >= 2 * _CELLS)
 
     def __enter__(self) -> Team:
         self._team = take_team(self._size) if self._is_shared else ALONE

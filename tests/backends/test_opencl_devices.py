@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command_line import command
-from pocl import NAME, SHAPES, device_of
+from opencl_device import NAME, SHAPES, device_of, on_pocl
 
 import hornbeam
 import hornbeam.xgboost as xgb
@@ -34,6 +34,7 @@ def python(code, **variables):
     )
 
 
+@on_pocl
 def test_a_device_is_found_by_its_numbers():
     device = find_device(NAME)
     assert device.name == NAME
@@ -52,7 +53,7 @@ def test_a_device_that_is_not_there_is_an_error(name):
 
 
 def test_gpus_have_numbers_of_their_own(monkeypatch):
-    cpu = device_of(SHAPES["one item"])
+    cpu = replace(device_of(SHAPES["one item"]), kind="cpu", is_nvidia=False)
     radeon = replace(cpu, name="opencl:1:0", kind="gpu")
     geforce = replace(cpu, name="opencl:2:0", kind="gpu", is_nvidia=True)
     monkeypatch.setattr(devices, "find_devices", lambda: (cpu, radeon, geforce))
@@ -101,16 +102,16 @@ def test_too_little_memory_is_an_error_that_says_how_much_is_needed():
 
 
 def test_memory_that_runs_out_later_is_the_same_error():
-    """PoCL refuses a buffer above its largest, as a GPU one that does not fit."""
+    """A device refuses a buffer that is larger than its memory."""
     device = device_of(SHAPES["one item"])
     codes = DATA.binned(16).as_bins()
     state = np.zeros((1, 20)), None, np.zeros((1, 20))
-    queue = DeviceQueue(device)
+    queue, too_large = DeviceQueue(device), 2 * device.memory
     rows = OpenCLRows(codes, *state, take_team(1), queue)
     with pytest.raises(hornbeam.DeviceError, match="allocate a buffer") as error:
-        queue.empty(2 * device.largest_buffer)
+        queue.empty(too_large)
     assert error.value.code == ErrorCode.DEVICE_OUT_OF_MEMORY
-    assert error.value.details["needed"] > 2 * device.largest_buffer
+    assert error.value.details["needed"] > too_large
     # The process goes on, with the device as with the CPU.
     assert np.array_equal(rows.margins(), np.zeros((1, 20)))
     digests = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
-from pocl import NAME, SHAPES, device_of
+from opencl_device import NAME, SHAPES, device_of
 
 import hornbeam
 from hornbeam.backends.opencl import devices

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from opencl_device import SHAPES, device_of, shapes_with
 from parts import GROWTH, KINDS, grow, grow_in_memory
-from pocl import SHAPES, device_of, shapes_with
 
 import hornbeam
 from hornbeam.backends.opencl import bin_upload, staging
@@ -92,7 +92,7 @@ def test_packed_sums_are_added_to_the_histogram_before_they_overflow(shape):
     assert np.array_equal(found[0, 0], [least * counts, most * counts])
 
 
-@pytest.mark.parametrize("kind", ["by level", "rows counted", "numerical", "grouped"])
+@pytest.mark.parametrize("kind", ["columns", "rows counted", "grouped"])
 def test_the_host_waits_once_a_level(monkeypatch, kind):
     """For the histograms or for the best splits, and for nothing between them."""
     given = {"growth": GROUPED} if kind == "grouped" else KINDS[kind]

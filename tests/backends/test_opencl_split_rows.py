@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from opencl_device import HALVES, needs_two
 from parts import KINDS, N_ROWS, grow, grow_in_memory
-from pocl import HALVES, needs_two
 
 import hornbeam
 from hornbeam.backends.opencl import devices

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from pocl import SHAPES, device_of
+from opencl_device import SHAPES, device_of
 from selection import REPEATS
 
 from hornbeam.backends.interface import EVERY_FEATURE, SplitParams

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from opencl_device import HALVES, NAME, SHAPES, device_of, needs_two, shapes_with
 from parts import KINDS, N_ROWS, grow, grow_in_memory
-from pocl import HALVES, NAME, SHAPES, device_of, needs_two, shapes_with
 from selection import IS_WHOLE, REPEATS
 from test_external_rows import UNLIMITED, external_rows
 

@@ -81,7 +81,7 @@ class Data:
         call(
             build_histograms,
             np.array([[*task, 0][:7] for task in tasks], np.int64).reshape(-1, 7),
-            np.array(joins, np.int64).reshape(-1, 5),
+            np.array(joins, np.int64).reshape(-1, 6),
             BinColumns(
                 np.ascontiguousarray(self.codes.T).reshape(-1),
                 columns.astype(np.uint64),
@@ -283,6 +283,17 @@ def test_blocks_of_columns(rows, n_threads):
     np.testing.assert_array_equal(sums[0][:, counted], exact[:, counted])
 
 
+@pytest.mark.parametrize("n_threads", N_THREADS)
+def test_packed_slabs_are_added_to_one_row(n_threads):
+    data = Data(130, [5, 16, 1, 9], np.uint8, "packed", n_threads)
+    cells = data.offsets[-1]
+    tasks = [[0, 1, 0, 50, 0, 4, PACK], [5, 1, 50, 130, 0, 4, PACK]]
+    sums = data.build(tasks, [[0, 5, 6, c, c + 1, 1] for c in range(cells)])
+    gradients, hessians = data.exact(0, 130)
+    np.testing.assert_array_equal(sums[0, 0], (gradients << 32) + hessians)
+    assert (sums[0, 1] == POISON).all()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_threads", N_THREADS)
 def test_slabs_are_added(n_threads, kind):
@@ -291,7 +302,7 @@ def test_slabs_are_added(n_threads, kind):
     # Rows 0 to 80 in three parts, 80 to 130 in one.
     tasks = [[0, 1, 0, 30, 0, 4], [5, 1, 30, 60, 0, 4], [6, 1, 60, 80, 0, 4]]
     tasks += [[1, 1, 80, 130, 0, 4]]
-    joins = [[0, 5, 7, c, min(c + 10, cells)] for c in range(0, cells, 10)]
+    joins = [[0, 5, 7, c, min(c + 10, cells), 2] for c in range(0, cells, 10)]
     sums = data.build(tasks, joins)
     np.testing.assert_array_equal(sums[0], data.exact(0, 80))
     np.testing.assert_array_equal(sums[1], data.exact(80, 130))
@@ -318,7 +329,7 @@ def test_many_blocks_of_rows(kind, n_threads):
     data = Data(rows, [200, 3], np.uint8, kind, n_threads)
     half = BLOCK_ROWS + BLOCK_ROWS // 2
     tasks = [[0, 1, 0, half, 0, 2], [5, 1, half, rows, 0, 2]]
-    sums = data.build(tasks, [[0, 5, 6, 0, 203]])
+    sums = data.build(tasks, [[0, 5, 6, 0, 203, 2]])
     for f in range(2):
         own = slice(data.offsets[f], data.offsets[f + 1])
         for part in range(2):

@@ -251,3 +251,45 @@ print(json.dumps([copy(4, 1 << 20), threads_for(4, 1 << 20)]))
 """
     first, second = says(package, WITHOUT_NUMBA + script)
     assert first == second > 1
+
+
+#: Runs a kernel in a team of three, in a fork as well, and lets the team go.
+THREADS = f"""{HEAD}
+import os, threading, time
+from pathlib import Path
+from hornbeam.kernels.team import Team
+from hornbeam.kernels.transform import sigmoid_rows
+
+def own_threads():
+    names = [one.read_text().strip() for one in Path("/proc/self/task").glob("*/comm")]
+    return sorted(name for name in names if name.startswith("hornbeam"))
+
+def result(n_threads):
+    margins = np.linspace(-4, 4, 100_000)[None]
+    team.run(sigmoid_rows, n_threads, margins)
+    return margins.tobytes()
+
+team = Team(3)
+expected = result(1)
+before = own_threads()
+same = all(result(n_threads) == expected for n_threads in [2, 3, 1, 3, 2] * 40)
+started, in_python = own_threads(), threading.active_count()
+child = os.fork()
+if child == 0:
+    os._exit(0 if result(3) == expected and own_threads() == started else 1)
+failed = os.waitpid(child, 0)[1]
+same = same and result(3) == expected
+del team
+end = time.monotonic() + 20
+while own_threads() and time.monotonic() < end:
+    time.sleep(0.001)
+print(json.dumps([before, same, started, in_python, failed, own_threads()]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
+@pytest.mark.parametrize("policy", ["active", "passive"])
+def test_kernels_run_in_threads_of_the_binary(package, policy):
+    started = ["hornbeam_0", "hornbeam_1"]
+    found = says(package, WITHOUT_NUMBA + THREADS, OMP_WAIT_POLICY=policy)
+    assert found == [[], True, started, 1, 0, []]

@@ -12,6 +12,8 @@ from hornbeam.kernels.layout import (
     FEATURE_DTYPE,
     JOIN_BINS,
     NODE_DTYPE,
+    PACK,
+    REPLACE,
     SPLIT_DTYPE,
     TASK_ROWS,
 )
@@ -68,7 +70,7 @@ class HistogramPlan:
         self.columns, self.block, self.add = columns, block, add
         self.cells = shape.get("cells", 1000)
         tasks = np.full((300, 7), -9)
-        joins = np.full((300, 5), -9)
+        joins = np.full((300, 6), -9)
         lengths = np.zeros(2, np.int64)
         blocks = np.array([*range(0, columns, block), columns])
         self.n_threads = plan_histograms(
@@ -138,7 +140,7 @@ def test_an_empty_node_is_still_cleared():
 @needs_compiler
 @pytest.mark.parametrize("team_size", [2, 7])
 def test_threads_that_wait_share_the_columns_of_small_nodes(team_size):
-    sizes = [2_000, 500, 7_000, 100]
+    sizes = [2_000, 500, 4_000, 100]
     woken = HistogramPlan([3, 5], table(sizes), team_size, columns=40, block=25)
     assert woken.n_threads == 1 and len(woken.tasks) == 4
     plan = HistogramPlan(
@@ -157,6 +159,31 @@ def test_threads_that_wait_share_the_columns_of_small_nodes(team_size):
     # Sixteen microseconds, for two threads.
     few = HistogramPlan([6], table([2_000, 500, 7_000, 100]), 2, waiting=True)
     assert few.n_threads == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize("team_size", [2, 4, 16])
+def test_many_threads_that_wait_share_the_rows_of_small_nodes(team_size):
+    sizes = [12_000, 500, 3_000, 100]
+    plan = HistogramPlan(
+        [3, 5], table(sizes), team_size, columns=28, block=28, waiting=True, add=PACK
+    )
+    assert {task[6] for task in plan.tasks} == {PACK}
+    rows = {(task[0], task[2], task[3]) for task in plan.tasks}
+    if team_size == 2:  # for which the columns are enough
+        assert len(rows) == 2 and not plan.joins
+    else:
+        assert len(rows) == 4
+        assert {tuple(join[:3]) for join in plan.joins} == {(8, 9, 11)}
+        assert {join[5] for join in plan.joins} == {1}
+    # Sums of more than BLOCK_ROWS rows are not packed.
+    sizes[0] = 2 * BLOCK_ROWS
+    plan = HistogramPlan(
+        [3, 5], table(sizes), 16, columns=28, block=28, waiting=True, add=PACK
+    )
+    assert {task[6] for task in plan.tasks if task[0] != 7} == {REPLACE}
+    assert {task[6] for task in plan.tasks if task[0] == 7} == {PACK}
+    assert {join[5] for join in plan.joins} == {2}
 
 
 @needs_compiler

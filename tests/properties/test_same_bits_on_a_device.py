@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from opencl_device import NAME
 from selection import IS_WHOLE
 from test_same_bits_of_configurations import (
     OBJECTIVES,
@@ -14,14 +15,11 @@ from test_same_bits_of_configurations import (
 
 from hornbeam.errors import ParameterError
 
-pytest.importorskip("pyopencl")
-pytest.importorskip("pocl_binary_distribution")  # for Linux on x86-64 only
-
 #: What a device refuses: these choices, and some of the others.
 REFUSED = {"weights", "updates", "at nodes", "exact", "by updater"}
 
 #: One device, and two queues of it that share the rows.
-DEVICES = ("opencl:0:0", "opencl:0:0+opencl:0:0")
+DEVICES = (NAME, f"{NAME}+{NAME}")
 #: Enough for work-items to share every node.
 N_ROWS = 12_000
 

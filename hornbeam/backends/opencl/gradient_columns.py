@@ -36,10 +36,16 @@ class ColumnBuffers:
         Of the device.
     rows
         Number of rows.
+
+    Attributes
+    ----------
+    magnitudes
+        The buffer of the sums of |g| and h.
     """
 
     def __init__(self, queue: DeviceQueue, rows: int) -> None:
         self._queue, self._rows = queue, rows
+        self.magnitudes = queue.empty(16)
         self._found: dict[int, Buffer] = {}
 
     def of(self, n_bytes: int) -> Buffer:
@@ -92,7 +98,8 @@ class DeviceColumn:
 
     def quantise(self, scales: NDArray[np.float64]) -> None:
         """Quantise to packed pairs."""
-        self._magnitudes = self._queue.zeros(16)
+        self._magnitudes = self._buffers.magnitudes
+        self._queue.zero(self._magnitudes, 16)
         self.quantised = self._buffers.of(8)
         self._run("quantise", 1.0 / scales, self.quantised, self._magnitudes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,6 @@ __all__ = ["DeviceGradients"]
 
 #: The kernels of the device, by the kernels of the host with the same formula.
 _KERNELS = {losses.squared_error: "squared_error", losses.logistic: "logistic"}
-
-
-@runtime_checkable
-class _KernelLoss(Protocol):
-    """An objective whose gradients a kernel computes from the row alone."""
-
-    kernel: Any
-    numbers: tuple[float, ...]
 
 
 class DeviceGradients:
@@ -54,15 +46,17 @@ class DeviceGradients:
         #: Of each output, the largest |g| and |h| of tiles on the device, until they
         #: are read; then largest |g|, largest |h| and least h. None: the host's.
         self._largest: list[Buffer] | None = None
+        self._of_tiles: list[Buffer] = []
         self._ranges: NDArray[np.float64] | None = None
         self._targets: list[Buffer] | None = None
 
     def compute(self, objective: GradientSource) -> None:
         """Compute gradients from the objective at the current margins."""
-        known = isinstance(objective, _KernelLoss) and objective.kernel in _KERNELS
-        if known and self._computes:
-            assert isinstance(objective, _KernelLoss)
-            self._compute_on_device(_KERNELS[objective.kernel], objective.numbers[0])
+        # Of objectives whose gradients a kernel computes from the row alone.
+        kernel = _KERNELS.get(getattr(objective, "kernel", None))
+        if kernel is not None and self._computes:
+            numbers: tuple[float, ...] = getattr(objective, "numbers")  # noqa: B009
+            self._compute_on_device(kernel, numbers[0])
             return
         self._margins.on_host()
         self._state.compute_gradients(objective)
@@ -70,12 +64,14 @@ class DeviceGradients:
 
     def _compute_on_device(self, kernel: str, positive_weight: float) -> None:
         queue, state = self._queue, self._state
+        reals, tiles = state.gradients.dtype, tiles_of(state.n_rows)
         if self._targets is None:
             self._targets = [queue.buffer_of(own) for own in state.rows.targets]
             self._weights = queue.buffer_of(state.rows.weights)
-        reals, tiles = state.gradients.dtype, tiles_of(state.n_rows)
+            of_tiles = range(state.n_outputs)
+            self._of_tiles = [queue.empty(16 * tiles) for _ in of_tiles]
         gradients, hessians = self._gradients.to_write(), self._hessians.to_write()
-        self._largest = [queue.empty(16 * tiles) for _ in range(state.n_outputs)]
+        self._largest = self._of_tiles
         for k, margins in enumerate(self._margins.on_device()):
             queue.run(
                 kernel,

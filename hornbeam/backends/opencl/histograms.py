@@ -7,12 +7,24 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.opencl.column_groups import ColumnGroups, group_columns
 from hornbeam.backends.opencl.devices import Device
-from hornbeam.backends.opencl.partition import DevicePartition
+from hornbeam.backends.opencl.partition import DevicePartition, Run
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.kernels.layout import BLOCK_ROWS
 
-__all__ = ["DeviceHistograms", "histogram_bytes", "pack_rows", "words_of_row"]
+__all__ = [
+    "BUILT_BYTES",
+    "DeviceHistograms",
+    "histogram_bytes",
+    "pack_rows",
+    "words_of_row",
+]
+
+#: A node whose histogram is built, as kernels take it; see `kernels/histogram.cl`.
+_BUILT = np.dtype(
+    [(name, np.int32) for name in ("first_task", "place", "side", "sums")]
+)
+BUILT_BYTES = _BUILT.itemsize
 
 #: The most memory for histograms that stay on a device, and its share of all.
 _MOST_BYTES, _SHARE = 1 << 30, 8
@@ -139,15 +151,26 @@ class DeviceHistograms:
     ) -> None:
         """Begin with histograms of zeros in these slots; those in others stay."""
         self._columns, self.parts = columns, 2 * columns + counts_rows
+        self.reserve(int(slots.max()) + 1)
+        self._slots = slots
+        self._on_all("clear_histograms")
+
+    def reserve(self, slots: int) -> None:
+        """Make space for so many histograms."""
         queue, size = self._queue, self.parts * self._layout.n_histogram_bins
-        needed = (int(slots.max()) + 1) * size
-        if needed > self._n_sums:
+        if slots * size > self._n_sums:
             old, old_bytes = self.sums, 8 * self._n_sums
-            self._n_sums = max(needed, self._n_sums * 5 // 4)
+            self._n_sums = max(slots * size, self._n_sums * 5 // 4)
             self.sums = queue.empty(8 * self._n_sums)
             queue.copy(old, self.sums, old_bytes)
-        self._slots, self.n_slots = slots, self._n_sums // size
-        self._on_all("clear_histograms")
+        self.n_slots = self._n_sums // size
+
+    def clear_first(self, run: Run, slots: int) -> None:
+        """Clear the histograms of one column in the first slots, of so many."""
+        self._columns, self.parts = 1, 2
+        self.reserve(slots)
+        self._slots = np.arange(slots)
+        self._on_all("clear_histograms", run=run)
 
     def add_others(self, found: NDArray[np.int64]) -> None:
         """Add what `read` returned on another device, or a sum of it."""
@@ -158,12 +181,12 @@ class DeviceHistograms:
         queue.write(self._others, found)
         self._on_all("add_histograms", self._others)
 
-    def _on_all(self, kernel: str, *before: Buffer) -> None:
-        """Run a kernel on the histograms that have begun."""
+    def _on_all(self, kernel: str, *before: Buffer, run: Run | None = None) -> None:
+        """Run a kernel on the histograms that have begun, or record it."""
         queue, size = self._queue, self.parts * self._layout.n_histogram_bins
         slots, tiles = queue.copy_of(self._slots.astype(np.uint32)), tiles_of(size)
         own = slots, np.uint32(tiles), np.uint32(size), self.sums
-        queue.run(kernel, tiles * self._slots.size, *before, *own)
+        (run or queue.run)(kernel, tiles * self._slots.size, *before, *own)
 
     def add(
         self,
@@ -190,33 +213,74 @@ class DeviceHistograms:
         pairs, is_wide
             Packed or wide pairs, by row.
         """
-        queue, sizes = self._queue, partition.most_rows(nodes)
+        sizes, of_node = partition.most_rows(nodes), np.zeros(nodes.size + 1, _BUILT)
+        task_rows = self.task_rows(int(sizes.sum()))
+        np.cumsum(-(-sizes // task_rows), out=of_node["first_task"][1:])
+        of_node["place"][:-1], of_node["side"][:-1] = 1 + nodes, partition.sides(nodes)
+        part = min(2 * kind, self.parts - 2)
+        of_node["sums"][:-1] = self._slots * self.parts + part
+        self.add_from(
+            self._queue.run,
+            self._queue.copy_of(of_node),
+            nodes.size,
+            int(of_node["first_task"][-1]),
+            task_rows,
+            by_row,
+            words,
+            partition,
+            pairs,
+            is_wide,
+        )
+
+    def task_rows(self, rows: int) -> int:
+        """Return how many rows a work-group adds, of so many in all nodes."""
+        shared = rows // (_GROUPS_PER_UNIT * self._queue.device.units) + 1
+        return min(max(shared, _LEAST_ROWS), BLOCK_ROWS)
+
+    def add_from(
+        self,
+        run: Run,
+        built: Buffer,
+        count: int,
+        tasks: int,
+        task_rows: int,
+        by_row: Buffer,
+        words: range,
+        partition: DevicePartition,
+        pairs: Buffer,
+        is_wide: bool,
+    ) -> None:
+        """Do the same for nodes on the device.
+
+        Parameters
+        ----------
+        run
+            Starts kernels, or records them.
+        built
+            The nodes as kernels take them.
+        count, tasks
+            Number of nodes, and the most tasks of all.
+        task_rows
+            Rows of a task.
+        by_row, words, partition, pairs, is_wide
+            As for `add`.
+        """
         groups, lists = self._groups_for(is_wide)
         last_words = groups.words[groups.groups[:, 1] - 1, 0]
-        built = np.searchsorted(last_words, (words.start, words.stop))
-        shared = int(sizes.sum()) // (_GROUPS_PER_UNIT * queue.device.units) + 1
-        task_rows = min(max(shared, _LEAST_ROWS), BLOCK_ROWS)
-        parts = -(-sizes // task_rows)
-        first = np.cumsum(parts) - parts
-        of_node = np.repeat(np.arange(nodes.size), parts)
-        tasks = np.empty((of_node.size, 4), np.int32)
-        tasks[:, 0] = 1 + nodes[of_node]
-        part = min(2 * kind, self.parts - 2)
-        tasks[:, 2] = self._slots[of_node] * self.parts + part
-        tasks[:, 1] = partition.sides(nodes)[of_node]
-        tasks[:, 3] = np.arange(of_node.size) - first[of_node]
-        queue.run(
+        own = np.searchsorted(last_words, (words.start, words.stop))
+        run(
             "build_wide" if is_wide else "build_packed",
-            (of_node.size, int(built[1] - built[0])),
+            (tasks, int(own[1] - own[0])),
             by_row,
             np.uint32(self.row_words),
             np.uint32(partition.n_rows),
             partition.rows,
             partition.extents,
-            queue.copy_of(tasks),
+            built,
+            np.uint32(count),
             np.uint32(task_rows),
             *lists[:2],
-            np.uint32(built[0]),
+            np.uint32(own[0]),
             lists[2],
             self.sums,
             np.uint32(self._layout.n_histogram_bins),

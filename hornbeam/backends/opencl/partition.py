@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,32 @@ from hornbeam.backends.opencl.queue import Buffer, DeviceQueue, tiles_of
 from hornbeam.kernels.layout import NODE_DTYPE
 from hornbeam.kernels.plan import enter_splits
 
-__all__ = ["LIST_BYTES", "SCRATCH_BYTES", "DevicePartition", "PartitionScratch"]
+__all__ = [
+    "LIST_BYTES",
+    "NODE_BYTES",
+    "SCRATCH_BYTES",
+    "DevicePartition",
+    "PartitionScratch",
+    "Run",
+]
 
 #: Bytes of a row in the list, on both sides, and in the scratch memory of a partition.
 LIST_BYTES, SCRATCH_BYTES = 8, 5
+
+#: Starts a kernel, or records it: `run` of a `DeviceQueue` or of a `Recording`.
+Run = Callable[..., None]
 
 #: A node as kernels take it; see `kernels/common.cl`.
 _NODE = np.dtype(
     [
         (name, np.int32)
         for name in (
-            *("place", "side", "left", "column", "low", "count"),
+            *("first_task", "place", "side", "left", "column", "low", "count"),
             *("inside_right", "is_categorical", "left_leaf", "right_leaf"),
         )
     ]
 )
+NODE_BYTES = _NODE.itemsize
 _NO_NODES = np.empty(0, np.intp)
 #: The places of the extents of all rows and of the root; other nodes follow the root.
 _ALL_ROWS, _ROOT = 0, 1
@@ -110,6 +122,8 @@ class DevicePartition:
         self._queue, self._features, self._words = queue, features, words
         self.n_rows, self._scratch = n_rows, scratch
         self.rows = queue.empty(LIST_BYTES * n_rows)
+        #: The extents of all rows, and of a root that has all.
+        self._whole = queue.buffer_of(np.array([0, n_rows] * 2, np.uint32))
         self._make_table(64)
         self._pending = _NO_NODES
 
@@ -122,7 +136,7 @@ class DevicePartition:
         self._extents[_ALL_ROWS] = 0, self.n_rows
         self.extents = self._queue.buffer_of(self._extents)
 
-    def _reserve(self, nodes: int) -> None:
+    def reserve(self, nodes: int) -> None:
         """Make space for this many nodes."""
         known = self._table.size
         if nodes <= known:
@@ -148,17 +162,18 @@ class DevicePartition:
         self._n_known = 1
         if taken is None:
             queue.copy(self._scratch.every_row, self.rows, 4 * n_rows)
-            root = queue.copy_of(self._extents[: _ROOT + 1])
-            queue.copy(root, self.extents, 16)
+            queue.copy(self._whole, self.extents, 16)
             return
         queue.copy(self._scratch.every_row, self.rows, 4 * n_rows, 4 * n_rows)
-        node = np.zeros(1, _NODE)
+        node = np.zeros(2, _NODE)
         node["place"], node["side"], node["left"] = _ALL_ROWS, 1, _ROOT
-        tasks = _tasks(np.array([n_rows]))
-        found = self._found(len(tasks))
-        mask = queue.copy_of(taken)
-        queue.run("find_taken", len(tasks), mask, np.uint32(n_rows), *found)
-        self._move(queue.copy_of(node), tasks, np.array([0, len(tasks)]), *found)
+        tiles = node["first_task"][1] = tiles_of(n_rows)
+        mask, found = (
+            queue.copy_of(taken),
+            (self._scratch.is_left, self._lefts_of(tiles)),
+        )
+        queue.run("find_taken", tiles, mask, np.uint32(n_rows), *found)
+        self._move(queue.run, queue.copy_of(node), 0, 1, tiles)
 
     def apply_splits(
         self,
@@ -168,7 +183,7 @@ class DevicePartition:
         left: NDArray[np.intp],
     ) -> None:
         """Enter the splits; rows stay in the parents until `move`."""
-        self._reserve(int(left[-1]) + 2)
+        self.reserve(int(left[-1]) + 2)
         enter_splits(
             nodes, splits, sets, left, self._features, self._table, self._lefts
         )
@@ -197,10 +212,14 @@ class DevicePartition:
         self._queue.start_reading(self.extents, self._extents[: self._n_known + 1])
 
     def _nodes(self, numbers: NDArray[np.intp], shift: int) -> NDArray[Any]:
-        """Return these nodes for kernels, with children numbered from `shift`."""
-        own = self._table[numbers]
-        nodes = np.zeros(numbers.size, _NODE)
-        nodes["place"], nodes["side"] = 1 + numbers, self._sides[numbers]
+        """Return these nodes for kernels, with children numbered from `shift`.
+
+        Their tasks are the tiles of their rows; there is one more node with their end.
+        """
+        own = np.append(self._table[numbers], self._table[:1])
+        nodes = np.zeros(numbers.size + 1, _NODE)
+        np.cumsum(tiles_of(self.most_rows(numbers)), out=nodes["first_task"][1:])
+        nodes["place"][:-1], nodes["side"][:-1] = 1 + numbers, self._sides[numbers]
         nodes["left"] = np.where(own["left"] < 0, -1, own["left"] + shift)
         for name in ("column", "low", "count", "inside_right", "is_categorical"):
             nodes[name] = own[name]
@@ -211,59 +230,60 @@ class DevicePartition:
         numbers, self._pending = self._pending, _NO_NODES
         if numbers.size == 0:
             return
-        queue = self._queue
-        nodes = queue.copy_of(self._nodes(numbers, 1))
-        sizes = self.most_rows(numbers)
-        tasks, first = _tasks(sizes), np.append(0, np.cumsum(tiles_of(sizes)))
-        found = self._found(len(tasks))
-        queue.run(
+        nodes = self._nodes(numbers, 1)
+        tiles = int(nodes["first_task"][-1])
+        own = self._queue.copy_of(nodes), self._queue.copy_of(self._lefts[numbers])
+        self.move_from(self._queue.run, *own, 0, numbers.size, tiles)
+
+    def move_from(
+        self,
+        run: Run,
+        nodes: Buffer,
+        lefts: Buffer,
+        first: int,
+        count: int,
+        tiles: int,
+    ) -> None:
+        """Move the rows of nodes on the device that have children.
+
+        Parameters
+        ----------
+        run
+            Starts kernels, or records them.
+        nodes, lefts
+            As kernels take them, with the bit sets of their splits.
+        first, count
+            The nodes whose rows are moved.
+        tiles
+            The most tiles of their rows.
+        """
+        given = np.uint32(self._words), np.uint32(first), np.uint32(count)
+        run(
             "find_sides",
-            len(tasks),
-            nodes,
-            *self._sets_of(numbers),
-            queue.copy_of(tasks),
+            tiles,
+            *(nodes, lefts, *given),
             self.by_feature,
             np.uint32(self.n_rows),
             self.rows,
             self.extents,
-            *found,
+            self._scratch.is_left,
+            self._lefts_of(tiles),
         )
-        self._move(nodes, tasks, first, *found)
+        self._move(run, nodes, first, count, tiles)
 
-    def _found(self, tiles: int) -> tuple[Buffer, Buffer]:
-        """Return where the sides of rows are written, and the counts of tiles."""
-        return self._scratch.is_left, self._scratch.tile_lefts(tiles)
-
-    def _sets_of(self, numbers: NDArray[np.intp]) -> tuple[Buffer, np.uint32]:
-        """Return the bit sets of these nodes' splits, and the words of each."""
-        return self._queue.copy_of(self._lefts[numbers]), np.uint32(self._words)
+    def _lefts_of(self, tiles: int) -> Buffer:
+        """Return where the rows of so many tiles that go left are counted."""
+        return self._scratch.tile_lefts(tiles)
 
     def _move(
-        self,
-        nodes: Buffer,
-        tasks: NDArray[np.int32],
-        first: NDArray[np.int64],
-        is_left: Buffer,
-        tile_lefts: Buffer,
+        self, run: Run, nodes: Buffer, first: int, count: int, tiles: int
     ) -> None:
-        """Move the rows of nodes to the sides that were found.
-
-        `tasks` are the tiles of the nodes, and `first` the first task of each node.
-        """
-        queue, extents = self._queue, self.extents
-        first_task = queue.copy_of(first.astype(np.uint32))
-        queue.run("scan_tiles", first.size - 1, nodes, first_task, tile_lefts, extents)
-        queue.run(
-            "move_rows",
-            len(tasks),
-            nodes,
-            queue.copy_of(tasks),
-            np.uint32(self.n_rows),
-            self.rows,
-            extents,
-            is_left,
-            tile_lefts,
-        )
+        """Move the rows of nodes to the sides that were found."""
+        extents, tile_lefts = self.extents, self._lefts_of(tiles)
+        first_node, is_left = np.uint32(first), self._scratch.is_left
+        run("scan_tiles", count, nodes, first_node, tile_lefts, extents)
+        own = nodes, first_node, np.uint32(count), np.uint32(self.n_rows)
+        run("move_rows", tiles, *own, self.rows, extents, is_left, tile_lefts)
 
     def mark_leaves(
         self,
@@ -281,7 +301,6 @@ class DevicePartition:
         children, and ``leaves[i]`` the leaf of ``nodes[i]``; rows in no node have leaf
         `n_leaves`. Rows of pending splits are routed from the parents.
         """
-        queue = self._queue
         self._leaf_of_node = np.zeros(self._table.size, np.int32)
         self._leaf_of_node[nodes] = leaves
         waiting, left = self._pending, self._table["left"][self._pending]
@@ -289,15 +308,36 @@ class DevicePartition:
         numbers = np.concatenate([moved, waiting])
         own = self._nodes(numbers, 0)
         own["left_leaf"][: moved.size] = self._leaf_of_node[moved]
-        own["left_leaf"][moved.size :] = self._leaf_of_node[left]
-        own["right_leaf"][moved.size :] = self._leaf_of_node[left + 1]
-        tasks = _tasks(self.most_rows(numbers))
-        queue.run(
+        own["left_leaf"][moved.size : -1] = self._leaf_of_node[left]
+        own["right_leaf"][moved.size : -1] = self._leaf_of_node[left + 1]
+        copy_of = self._queue.copy_of
+        of_nodes = copy_of(own), copy_of(self._lefts[numbers]), numbers.size
+        tiles = int(own["first_task"][-1])
+        self.mark_from(*of_nodes, tiles, pair, per_unit, leaf_of, sums)
+        self.mark_left_out(n_leaves, leaf_of)
+
+    def mark_from(
+        self,
+        nodes: Buffer,
+        lefts: Buffer,
+        count: int,
+        tiles: int,
+        pair: GradientPair,
+        per_unit: NDArray[np.float64],
+        leaf_of: Buffer,
+        sums: Buffer,
+    ) -> None:
+        """Do the same for nodes on the device, which have leaves.
+
+        `tiles` is the most tiles of their rows.
+        """
+        self._queue.run(
             "mark_leaves",
-            len(tasks),
-            queue.copy_of(own),
-            *self._sets_of(numbers),
-            queue.copy_of(tasks),
+            tiles,
+            nodes,
+            lefts,
+            np.uint32(self._words),
+            np.uint32(count),
             self.by_feature,
             np.uint32(self.n_rows),
             self.rows,
@@ -308,16 +348,42 @@ class DevicePartition:
             sums,
             reals=pair.dtype,
         )
+
+    def mark_left_out(self, n_leaves: int, leaf_of: Buffer) -> None:
+        """Write leaf `n_leaves` to `leaf_of` for rows that are in no node."""
         self._run_left_out("mark_left_out", (), (np.uint32(n_leaves), leaf_of))
+
+    def enter_tree(
+        self,
+        left: NDArray[np.int32],
+        splits: NDArray[Any],
+        sets: NDArray[np.uint64],
+        leaf_of: Buffer,
+    ) -> None:
+        """Enter a tree that has grown on the device, if rows are outside of it.
+
+        Their leaf is written to `leaf_of` as by `mark_leaves`.
+        """
+        if self.n_taken == self.n_rows:
+            return
+        self.reserve(left.size)
+        inner, leaves = (left >= 0).nonzero()[0], (left < 0).nonzero()[0]
+        own = inner, splits[inner], sets[inner], left[inner].astype(np.intp)
+        enter_splits(*own, self._features, self._table, self._lefts)
+        self._n_known = left.size
+        self._leaf_of_node = np.zeros(self._table.size, np.int32)
+        self._leaf_of_node[leaves] = np.arange(leaves.size)
+        self.mark_left_out(leaves.size, leaf_of)
 
     def route_left_out(self, leaf_of: Buffer) -> None:
         """Write the leaf of each row that is not in the sample, from the root."""
         if self.n_taken == self.n_rows:
             return
         numbers = np.arange(self._n_known)
-        nodes = self._nodes(numbers, 0)
-        nodes["left_leaf"] = self._leaf_of_node[numbers]
-        own = self._queue.copy_of(nodes), *self._sets_of(numbers), self.by_feature
+        nodes, words = self._nodes(numbers, 0), np.uint32(self._words)
+        nodes["left_leaf"][:-1] = self._leaf_of_node[numbers]
+        of_nodes = self._queue.copy_of(nodes), self._queue.copy_of(self._lefts[numbers])
+        own = *of_nodes, words, self.by_feature
         self._run_left_out("route_rows", own, (leaf_of,))
 
     def _run_left_out(
@@ -327,13 +393,3 @@ class DevicePartition:
         count = self.n_rows - self.n_taken
         rows = self.rows, np.uint32(self.n_taken), np.uint32(self.n_rows)
         self._queue.run(name, tiles_of(count), *before, *rows, *after)
-
-
-def _tasks(sizes: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return each tile of each node of these sizes: (tiles, 2), node and tile."""
-    tiles = tiles_of(sizes)
-    first = np.cumsum(tiles) - tiles
-    tasks = np.empty((int(tiles.sum()), 2), np.int32)
-    tasks[:, 0] = np.repeat(np.arange(sizes.size), tiles)
-    tasks[:, 1] = np.arange(len(tasks)) - first[tasks[:, 0]]
-    return tasks

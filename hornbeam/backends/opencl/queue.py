@@ -7,11 +7,12 @@ their own, so that they overlap with kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any
-from weakref import WeakSet
+from typing import Any, NamedTuple
+from weakref import WeakSet, finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ __all__ = [
     "TILE_ROWS",
     "Buffer",
     "DeviceQueue",
+    "Recording",
     "UploadBuffers",
     "check_memory",
     "tiles_of",
@@ -37,7 +39,7 @@ Buffer = Any
 #: The sources, in the order in which they are compiled as one program.
 _SOURCES = """
     common.cl gradients.cl quantise.cl histogram.cl split_scores.cl split_search.cl
-    category_search.cl partition.cl leaves.cl predict.cl
+    category_search.cl partition.cl leaves.cl growth.cl predict.cl
 """.split()
 #: Rows of a work-group in kernels that loop over rows.
 TILE_ROWS = 4096
@@ -95,9 +97,13 @@ def _program(device: Device, bins: np.dtype[Any], reals: np.dtype[Any]) -> Any:
     }
     if device.options.long_atomics:
         settings["LONG_ATOMICS"] = 1
-    program = opencl().Program(_context(device), source)
+    cl = opencl()
+    program = cl.Program(_context(device), source)
     flags = [f"-D{name}={value}" for name, value in settings.items()]
-    return program.build(["-cl-std=CL1.2", *flags])
+    with warnings.catch_warnings():
+        # NVIDIA's compiler has a remark about each kernel; errors are raised.
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        return program.build(["-cl-std=CL1.2", *flags])
 
 
 @cache
@@ -123,8 +129,11 @@ class _Naming:
         return
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
-        if not isinstance(error, self._kind):
-            return
+        if isinstance(error, self._kind):
+            self.raise_from(error)
+
+    def raise_from(self, error: BaseException) -> None:
+        """Raise the `DeviceError` of an error of the device."""
         device, taken, n_bytes = self._queue.device, self._queue.taken, self._n_bytes
         status = opencl().status_code.to_string(getattr(error, "code", 0), "error %d")
         named = f"device={device.name!r} ({device.title})"
@@ -152,6 +161,33 @@ class _Naming:
             f"{named} failed to {self._action} ({status}); {memory}{rest}",
             code=ErrorCode.DEVICE_FAILED,
         ) from error
+
+
+#: Kernels that no queue uses, by what they are made of: pyopencl takes as long to make
+#: one as to start it fifty times.
+_idle_kernels: dict[tuple[Any, ...], list[Any]] = {}
+
+
+#: Kernels that nothing else may set arguments of, each with the list of idle ones that
+#: it goes back to.
+_Kernels = list[tuple[list[Any], Any]]
+
+
+def _give_back(taken: _Kernels) -> None:
+    """Let other queues use these kernels."""
+    for idle, kernel in taken:
+        idle.append(kernel)
+    taken.clear()
+
+
+class _Launch(NamedTuple):
+    """A kernel with its arguments, which it does not keep alive itself."""
+
+    name: str
+    kernel: Any
+    items: tuple[int, ...]
+    group: tuple[int, ...]
+    arguments: tuple[Any, ...]
 
 
 class DeviceQueue:
@@ -187,6 +223,8 @@ class DeviceQueue:
         #: Copies that have been started: forgetting one would wait for it.
         self._copies: list[Any] = []
         self._kernels: dict[tuple[Any, ...], Any] = {}
+        self._taken: _Kernels = []
+        finalize(self, _give_back, self._taken)
         self._events: list[tuple[str, Any]] = []
 
     def _naming(self, action: str, n_bytes: int = 0) -> _Naming:
@@ -195,6 +233,12 @@ class DeviceQueue:
         `n_bytes` is the memory that it takes.
         """
         return _Naming(self, self._cl.Error, action, n_bytes)
+
+    @property
+    def alignment(self) -> int:
+        """Of the first byte of a part of a buffer."""
+        bits: int = self.device.handle.mem_base_addr_align
+        return max(8, bits // 8)
 
     @property
     def taken(self) -> int:
@@ -250,6 +294,17 @@ class DeviceQueue:
                 self._staging.copy(self._queue, buffer, 0, array)
             else:
                 self._cl.enqueue_copy(self._queue, buffer, array, is_blocking=True)
+
+    def send(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Start to copy a contiguous array, which must not change before a `read`."""
+        if self._staging is not None:
+            self.write(buffer, array)
+        elif array.size > 0:
+            with self._naming("take an array"):
+                event = self._cl.enqueue_copy(
+                    self._queue, buffer, array, is_blocking=False
+                )
+            self._copies.append(event)
 
     def copy(
         self, source: Buffer, target: Buffer, n_bytes: int, begin: int = 0
@@ -359,21 +414,54 @@ class DeviceQueue:
         counts = groups if isinstance(groups, tuple) else (groups,)
         if min(counts) == 0:
             return
-        size, types = self.device.options.group_size, (self.bins, reals)
-        kernel = self._kernels.get((name, *types))
+        kernel = self._kernels.get((name, self.bins, reals))
+        if kernel is None:
+            kernel = self.take_kernel(name, self._taken, reals)
+            self._kernels[name, self.bins, reals] = kernel
+        self.start([self.set_arguments(name, kernel, counts, arguments)])
+
+    def take_kernel(
+        self, name: str, taken: _Kernels, reals: np.dtype[Any] = _SINGLE
+    ) -> Any:
+        """Return a kernel that has arguments of its own, and enter it in `taken`."""
+        made_of = name, self.device, self.bins, reals
+        idle = _idle_kernels.setdefault(made_of, [])
+        try:
+            kernel = idle.pop()
+        except IndexError:
+            with self._naming(f"compile the kernel {name}"):
+                program = _program(self.device, self.bins, reals)
+                kernel = self._cl.Kernel(program, name)
+        taken.append((idle, kernel))
+        return kernel
+
+    def set_arguments(
+        self, name: str, kernel: Any, counts: tuple[int, ...], arguments: Sequence[Any]
+    ) -> _Launch:
+        """Return a kernel with arguments, which `start` may start many times."""
+        size, rest = self.device.options.group_size, counts[1:]
+        local = self._cl.LocalMemory
+        given = tuple(local(own) if type(own) is int else own for own in arguments)
+        # pyopencl tries a number as all other kinds of arguments first.
+        set_number = getattr(kernel, "_set_arg_buf", kernel.set_arg)
         with self._naming(f"run the kernel {name}"):
-            if kernel is None:
-                kernel = self._cl.Kernel(_program(self.device, *types), name)
-                self._kernels[name, *types] = kernel
-            local = self._cl.LocalMemory
-            event = kernel(
-                self._queue,
-                (counts[0] * size, *counts[1:]),
-                (size, *(1 for _ in counts[1:])),
-                *(local(own) if type(own) is int else own for own in arguments),
-            )
-        if kernel_seconds is not None:
-            self._events.append((name, event))
+            for place, own in enumerate(given):
+                is_number = isinstance(own, np.generic)
+                (set_number if is_number else kernel.set_arg)(place, own)
+        items, group = (counts[0] * size, *rest), (size, *(1 for _ in rest))
+        return _Launch(name, kernel, items, group, given)
+
+    def start(self, launches: Iterable[_Launch]) -> None:
+        """Start kernels, one after the other."""
+        queue, enqueue = self._queue, self._cl.enqueue_nd_range_kernel
+        name = ""
+        try:
+            for name, kernel, items, group, _ in launches:
+                event = enqueue(queue, kernel, items, group)
+                if kernel_seconds is not None:
+                    self._events.append((name, event))
+        except self._cl.Error as error:
+            self._naming(f"run the kernel {name}").raise_from(error)
 
     def _note_times(self) -> None:
         if kernel_seconds is None:
@@ -383,6 +471,43 @@ class DeviceQueue:
             seconds = 1e-9 * (event.profile.end - event.profile.start)
             kernel_seconds[name] = kernel_seconds.get(name, 0.0) + seconds
         self._events.clear()
+
+
+class Recording:
+    """Kernels with their arguments, started many times one after the other.
+
+    To start a kernel again takes a few microseconds; to set the arguments of one takes
+    many times as long.
+
+    Parameters
+    ----------
+    queue
+        Of the device.
+    """
+
+    def __init__(self, queue: DeviceQueue) -> None:
+        self._queue = queue
+        self._launches: list[_Launch] = []
+        self._taken: _Kernels = []
+        finalize(self, _give_back, self._taken)
+
+    def clear(self) -> None:
+        """Begin a new recording."""
+        self._launches.clear()
+        _give_back(self._taken)
+
+    def run(self, name: str, groups: int | tuple[int, int], *arguments: Any) -> None:
+        """Record a kernel; the arguments are those of `DeviceQueue.run`."""
+        counts = groups if isinstance(groups, tuple) else (groups,)
+        if min(counts) == 0:
+            return
+        kernel = self._queue.take_kernel(name, self._taken)
+        launch = self._queue.set_arguments(name, kernel, counts, arguments)
+        self._launches.append(launch)
+
+    def start(self) -> None:
+        """Start the kernels."""
+        self._queue.start(self._launches)
 
 
 class UploadBuffers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.interface import (
     GradientSource,
+    GrownTree,
+    GrowthLimits,
     LeafFeatures,
     LeafSlopes,
     RowSample,
@@ -26,6 +29,7 @@ from hornbeam.backends.opencl.histograms import (
     histogram_bytes,
     words_of_row,
 )
+from hornbeam.backends.opencl.level_grower import LevelGrower
 from hornbeam.backends.opencl.listed_rows import ListedRows
 from hornbeam.backends.opencl.mirror import Mirror
 from hornbeam.backends.opencl.partition import (
@@ -94,6 +98,8 @@ class OpenCLRows(ListedRows):
     lookahead = 8
     #: Of the bins in memory.
     _upload: BinUpload | None = None
+    #: The sums of the leaves of a tree that has grown on the device.
+    _leaf_sums: NDArray[np.int64] | None = None
 
     def __init__(
         self,
@@ -115,6 +121,7 @@ class OpenCLRows(ListedRows):
         self._gradients = DeviceGradients(queue, rows, self._margins, computes)
         self._buffers: list[ColumnBuffers] = []
         self._leaf_of = Mirror(queue, rows.leaf_of[None])
+        self._values, self._n_values = queue.empty(0), 0
 
     def _use_bins(self, bins: DenseBins) -> HistogramLayout:
         queue, layout, kind = self._queue, bins.layout, bins.by_feature.dtype
@@ -132,6 +139,8 @@ class OpenCLRows(ListedRows):
         self._upload = BinUpload(queue, bins.by_feature)
         self.set_by_feature(self._upload.by_feature)
         self.by_row = self._upload.by_row
+        own = histograms, self._partition, self._search, self.by_row
+        self._grower = LevelGrower(queue, layout, *own)
         return layout
 
     def _words(self, row_words: int) -> Iterable[range]:
@@ -173,7 +182,7 @@ class OpenCLRows(ListedRows):
         scales: NDArray[np.float64],
         leaf_scales: NDArray[np.float64],
     ) -> None:
-        self._tree_output = output
+        self._tree_output, self._leaf_sums = output, None
         if sample is not None and sample.by_gradient:
             self._gradients.on_host()
         own_output = self._output(output)
@@ -224,6 +233,27 @@ class OpenCLRows(ListedRows):
             self._histograms.add_others(others())
         return self._search.find_splits(search)
 
+    def grow(
+        self, search: SplitSearch, limits: GrowthLimits, max_histograms: int
+    ) -> GrownTree | None:
+        if not self._grower.can_grow(limits, max_histograms):
+            return None
+        if self._upload is not None:
+            deque(self._upload.arrive(), maxlen=0)
+        (column,), (leaf_column,) = self._columns, self._leaf_columns
+        (leaf_of,) = self._leaf_of.to_write()
+        self._is_routed = False
+        own = column, leaf_column, leaf_of
+        grown, self._leaf_sums = self._grower.grow(search, limits, *own)
+        return grown
+
+    def sum_leaves(
+        self, nodes: NDArray[np.intp], leaves: NDArray[np.intp], n_leaves: int
+    ) -> NDArray[np.int64]:
+        if self._leaf_sums is None:
+            return super().sum_leaves(nodes, leaves, n_leaves)
+        return self._leaf_sums[None]
+
     def read_histograms(self, search: SplitSearch) -> NDArray[np.int64]:
         """Return the histograms of a search on another device, (nodes, parts, bins)."""
         nodes, counts_rows = search.built[0], search.counts_rows
@@ -246,12 +276,16 @@ class OpenCLRows(ListedRows):
         self.route_left_out()
         self._margins.on_device()
         outputs = [self._tree_output] if values.ndim == 1 else range(self.n_outputs)
+        if values.size > self._n_values:
+            self._n_values = 2 * values.size
+            self._values = self._queue.empty(4 * self._n_values)
         for output, own in zip(outputs, np.atleast_2d(values.T), strict=True):
+            self._queue.send(self._values, np.ascontiguousarray(own))
             self._queue.run(
                 "add_leaf_values",
                 tiles_of(self.n_rows),
                 leaf_of,
-                self._queue.copy_of(own),
+                self._values,
                 np.uint32(self.n_rows),
                 np.uint32(self._state.rows.single),
                 self._margins.to_write()[output],

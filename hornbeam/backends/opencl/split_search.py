@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.opencl.histograms import DeviceHistograms
+from hornbeam.backends.opencl.partition import Run
 from hornbeam.backends.opencl.queue import Buffer, DeviceQueue
 from hornbeam.backends.rows import SplitSearch
 from hornbeam.binning.layout import HistogramLayout
@@ -29,6 +30,8 @@ _SCREENED = 2.0**100
 _MARGIN = 2.0**-40
 #: Bytes of a candidate, and of the sums of a node; see `kernels/split_search.cl`.
 _CANDIDATE_BYTES, _TOTAL_BYTES = 56, 32
+#: Of the rules; see `kernels/split_scores.cl`.
+_RULES_BYTES = 128
 #: A feature as kernels take it; see `kernels/split_scores.cl`.
 _FEATURE = np.dtype(
     [
@@ -63,6 +66,13 @@ class DeviceSplitSearch:
         That are searched.
     layout
         Of the histograms.
+
+    Attributes
+    ----------
+    record
+        The type of a split with its set of categories.
+    totals
+        (slots, 4) int64: the sums of the rows of the node in each slot.
     """
 
     def __init__(
@@ -77,12 +87,11 @@ class DeviceSplitSearch:
         self._numerical = self._categorical = _Features(0, self._none, 1)
         self._sort_bytes = 8
         #: As kernels take them; other trees may have others.
-        self._rules, self._known_rules = self._none, b""
-        #: The sums of the rows of the node in each slot.
-        self._totals, self._n_slots = self._none, 0
+        self._rules, self._known_rules = queue.empty(_RULES_BYTES), b""
+        self.totals, self._n_slots = self._none, 0
         self._found, self._n_found = self._none, 0
         self._sets, self._n_sets = self._none, 0
-        self._record = np.dtype(
+        self.record = np.dtype(
             [("split", SPLIT_DTYPE), ("set", np.uint64, (self._words,))]
         )
         self._splits, self._n_splits = self._none, 0
@@ -114,19 +123,71 @@ class DeviceSplitSearch:
         They are (nodes,) `SPLIT_DTYPE` and (nodes, words) uint64. The histograms of
         ``search.built`` have been built in their slots.
         """
-        queue, histograms, limits = self._queue, self._histograms, search.limits
-        self._choose(histograms.chosen, limits)
-        numerical, categorical = self._numerical, self._categorical
-        n_nodes = search.slots.size
-        places = numerical.blocks + categorical.blocks
-        self._reserve(n_nodes, n_nodes * places, n_nodes * categorical.number)
-        sums = histograms.sums, *map(np.uint32, (self._n_bins, histograms.parts))
+        queue, n_nodes = self._queue, search.slots.size
+        self.prepare(search)
+        self.reserve(n_nodes)
+        if n_nodes > self._n_splits:
+            self._n_splits = n_nodes
+            self._splits = queue.empty(self.record.itemsize * n_nodes)
         nodes = queue.copy_of(_searched(search))
-        every_row = search.every_row.astype(np.uint32)
-        queue.run("sum_nodes", n_nodes, *sums, nodes, *every_row, self._totals)
-        rules, table = _rules(search), search.allowed.shape[1]
+        self.sum_nodes(queue.run, nodes, n_nodes, search.every_row)
+        self.search_from(queue.run, nodes, 0, n_nodes, search, self._splits)
+        found = queue.read(self._splits, np.empty(n_nodes, self.record))
+        return np.ascontiguousarray(found["split"]), np.ascontiguousarray(found["set"])
+
+    def prepare(self, search: SplitSearch) -> bool:
+        """Use the features and rules of a search from now on.
+
+        Returns whether the features are those of the search before.
+        """
+        rules = _rules(search)
         if rules.tobytes() != self._known_rules:
-            self._known_rules, self._rules = rules.tobytes(), queue.copy_of(rules)
+            self._known_rules = rules.tobytes()
+            self._queue.send(self._rules, rules)
+        return self._choose(self._histograms.chosen, search.limits)
+
+    @property
+    def _sums(self) -> tuple[Any, ...]:
+        """The histograms and their shape."""
+        histograms = self._histograms
+        shape = map(np.uint32, (self._n_bins, histograms.parts))
+        return histograms.sums, *shape
+
+    def sum_nodes(
+        self, run: Run, nodes: Buffer, n_nodes: int, every_row: NDArray[np.int64]
+    ) -> None:
+        """Sum the rows of nodes, before they are searched."""
+        own = nodes, *every_row.astype(np.uint32), self.totals
+        run("sum_nodes", n_nodes, *self._sums, *own)
+
+    def search_from(
+        self,
+        run: Run,
+        nodes: Buffer,
+        first: int,
+        n_nodes: int,
+        search: SplitSearch,
+        splits: Buffer,
+    ) -> None:
+        """Search the splits of nodes on the device.
+
+        Parameters
+        ----------
+        run
+            Starts kernels, or records them.
+        nodes
+            The slot of each node, and of its sibling.
+        first, n_nodes
+            The nodes that are searched.
+        search
+            Their features, rules and limits.
+        splits
+            (first + n_nodes,) `record`, out.
+        """
+        queue, limits = self._queue, search.limits
+        numerical, categorical = self._numerical, self._categorical
+        places, own_nodes = numerical.blocks + categorical.blocks, np.uint32(first)
+        table = search.allowed.shape[1]
         allowed = queue.copy_of(search.allowed) if table > 0 else self._none
         bounds, used, used_words, name = self._none, self._none, 0, "search"
         if limits is not None:
@@ -138,12 +199,13 @@ class DeviceSplitSearch:
             ("splits", numerical, ()),
             ("categories", categorical, (*sets, self._sort_bytes)),
         ):
-            queue.run(
+            run(
                 f"{name}_{kind}",
                 n_nodes * own.blocks,
-                *sums,
+                *self._sums,
                 nodes,
-                self._totals,
+                own_nodes,
+                self.totals,
                 own.on_device,
                 *map(np.uint32, (own.number, own.block)),
                 allowed,
@@ -157,26 +219,28 @@ class DeviceSplitSearch:
                 *more,
             )
             first_place += own.blocks
-        queue.run(
+        run(
             "choose_splits",
             n_nodes,
             self._found,
             np.uint32(places),
             nodes,
-            self._totals,
+            own_nodes,
+            self.totals,
             self._rules,
             np.uint32(limits is not None),
             bounds,
             *sets,
-            self._splits,
+            splits,
         )
-        found = queue.read(self._splits, np.empty(n_nodes, self._record))
-        return np.ascontiguousarray(found["split"]), np.ascontiguousarray(found["set"])
 
     def _choose(
         self, features: NDArray[np.uint64], limits: NodeConstraints | None
-    ) -> None:
-        """Search these features from now on, with directions and costs of limits."""
+    ) -> bool:
+        """Search these features from now on, with directions and costs of limits.
+
+        Returns whether they are those of the search before.
+        """
         none = np.empty(0)
         given = (
             features,
@@ -184,7 +248,7 @@ class DeviceSplitSearch:
             none if limits is None else limits.costs,
         )
         if self._known is not None and all(map(np.array_equal, given, self._known)):
-            return
+            return True
         self._known = given
         own = np.zeros(features.size, _FEATURE)
         table = self._table[features]
@@ -202,23 +266,23 @@ class DeviceSplitSearch:
         )
         most = int(own["n_bins"][is_set].max(initial=1))
         self._sort_bytes = 8 << (most - 1).bit_length()
+        return False
 
-    def _reserve(self, nodes: int, candidates: int, sets: int) -> None:
-        """Make space for so many nodes, candidates and sets, and for all slots."""
+    def reserve(self, nodes: int) -> None:
+        """Make space for a search of so many nodes, and for all slots."""
         queue, slots = self._queue, self._histograms.n_slots
+        candidates = nodes * (self._numerical.blocks + self._categorical.blocks)
+        sets = nodes * self._categorical.number
         if slots > self._n_slots:
-            old, old_bytes = self._totals, _TOTAL_BYTES * self._n_slots
-            self._totals, self._n_slots = queue.empty(_TOTAL_BYTES * slots), slots
-            queue.copy(old, self._totals, old_bytes)
+            old, old_bytes = self.totals, _TOTAL_BYTES * self._n_slots
+            self.totals, self._n_slots = queue.empty(_TOTAL_BYTES * slots), slots
+            queue.copy(old, self.totals, old_bytes)
         if candidates > self._n_found:
             self._n_found = candidates
             self._found = queue.empty(_CANDIDATE_BYTES * candidates)
         if sets > self._n_sets:
             self._n_sets = sets
             self._sets = queue.empty(8 * self._words * sets)
-        if nodes > self._n_splits:
-            self._n_splits = nodes
-            self._splits = queue.empty(self._record.itemsize * nodes)
 
 
 def _rules(search: SplitSearch) -> NDArray[np.float64]:

@@ -56,7 +56,7 @@ static inline void search_sets(
 {
     BEGIN_SEARCH(is_limited);
     Feature feature = features[start];
-    uint n = feature.n_bins;
+    uint n = is_absent ? 0 : feature.n_bins;
     uint2 run = run_of(n);
     __global long* own = histogram + feature.first_bin;
     if (node.sibling >= 0)
@@ -153,9 +153,10 @@ static inline void search_sets(
         __local long4 scratch[GROUP_SIZE];                                         \
         __local Candidate candidates[GROUP_SIZE];                                  \
         search_sets(                                                               \
-            histograms, bins, parts, nodes, totals, features, n_features, block,   \
-            allowed, table, given, bounds, used, used_words, found, places,        \
-            first_place, sets, words, keys, scratch, candidates, IS_LIMITED);      \
+            histograms, bins, parts, nodes, first_node, totals, features,          \
+            n_features, block, allowed, table, given, bounds, used, used_words,    \
+            found, places, first_place, sets, words, keys, scratch, candidates,    \
+            IS_LIMITED);                                                           \
     }
 
 DEFINE_SET_SEARCH(search_categories, 0)

@@ -32,8 +32,10 @@ static inline long round_long(double value)
 #define SYNC_GLOBAL()
 #endif
 
-// A node whose rows are moved or marked, as the host writes it.
+// A node whose rows are moved or marked. The tasks of a list of nodes, tiles of their
+// rows, follow each other; the first task after them is that of one node more.
 typedef struct {
+    int first_task;
     int place;           // of its extent
     int side;            // of the two lists of rows, the one that its rows are on
     int left;            // the left child's place, the right one's follows; -1: none
@@ -124,3 +126,34 @@ static inline void add_of_group(__global long* sum, long value, __local long* sc
 #endif
 
 DEFINE_SCAN(scan_group, uint)
+
+// Defines a function that returns the one of `count` nodes that a task is of.
+#if GROUP_SIZE == 1
+#define DEFINE_OWNER(NAME, TYPE, FIRST)                                       \
+    static inline uint NAME(                                                  \
+        __global const TYPE* nodes, uint count, int task, __local uint* found) \
+    {                                                                         \
+        uint own = 0;                                                         \
+        while (count - own > 1) {                                             \
+            uint middle = (own + count) / 2;                                  \
+            if (nodes[middle].FIRST <= task)                                  \
+                own = middle;                                                 \
+            else                                                              \
+                count = middle;                                               \
+        }                                                                     \
+        return own;                                                           \
+    }
+#else
+#define DEFINE_OWNER(NAME, TYPE, FIRST)                                       \
+    static inline uint NAME(                                                  \
+        __global const TYPE* nodes, uint count, int task, __local uint* found) \
+    {                                                                         \
+        for (uint i = get_local_id(0); i < count; i += GROUP_SIZE)            \
+            if (nodes[i].FIRST <= task && task < nodes[i + 1].FIRST)          \
+                *found = i;                                                   \
+        barrier(CLK_LOCAL_MEM_FENCE);                                         \
+        return *found;                                                        \
+    }
+#endif
+
+DEFINE_OWNER(node_of_task, Node, first_task)

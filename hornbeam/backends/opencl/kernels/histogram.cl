@@ -11,6 +11,16 @@ typedef struct {
     int cells[4];  // the first local bin of each column; -1: the tree does not use it
 } Word;
 
+// A node whose histogram is built; its tasks are parts of its rows.
+typedef struct {
+    int first_task;
+    int place;  // of its extent
+    int side;   // of the two lists of rows
+    int sums;   // of its gradients, among those of all histograms; hessians follow
+} Built;
+
+DEFINE_OWNER(builder_of_task, Built, first_task)
+
 // The words of a group of columns, and its bins.
 typedef struct {
     int first_word, last_word;
@@ -76,7 +86,7 @@ KERNEL void add_histograms(
     __global const uint* by_row, uint words, uint n_rows,                       \
     __global const uint* rows,      /* (2, n_rows) */                           \
     __global const uint2* extents,  /* begin and end of the rows of each node */\
-    __global const int4* tasks,     /* node, its side, its sums, part of rows */\
+    __global const Built* nodes, uint n_nodes,                                  \
     uint task_rows,                 /* rows of a part, at most 2**14 */         \
     __global const ColumnGroup* groups, __global const Word* group_words,       \
     uint first_group,               /* of those that are built */               \
@@ -85,15 +95,19 @@ KERNEL void add_histograms(
     uint bins
 
 #define BEGIN_TASK()                                                            \
-    int4 task = tasks[get_group_id(0)];                                         \
-    uint2 extent = extents[task.x];                                             \
-    uint begin = extent.x + (uint)task.w * task_rows;                           \
+    __local uint found;                                                         \
+    int task = get_group_id(0);                                                 \
+    if (task >= nodes[n_nodes].first_task)                                      \
+        return;                                                                 \
+    Built node = nodes[builder_of_task(nodes, n_nodes, task, &found)];          \
+    uint2 extent = extents[node.place];                                         \
+    uint begin = extent.x + (uint)(task - node.first_task) * task_rows;         \
     uint end = min(begin + task_rows, extent.y);                                \
     if (begin >= end)                                                           \
         return;                                                                 \
     ColumnGroup group = groups[first_group + get_group_id(1)];                  \
-    __global const uint* own_rows = rows + (ulong)task.y * n_rows;              \
-    __global long* sums = histograms + (ulong)task.z * bins;                    \
+    __global const uint* own_rows = rows + (ulong)node.side * n_rows;              \
+    __global long* sums = histograms + (ulong)node.sums * bins;                    \
     int item = get_local_id(0);                                                 \
     int n_words = group.last_word - group.first_word;                           \
     __global const Word* own_words = group_words + group.first_word

@@ -7,7 +7,7 @@ KERNEL void mark_leaves(
     __global const Node* nodes,
     __global const ulong* lefts,
     uint words,
-    __global const int2* tasks,  // node in the batch, tile of it
+    uint n_nodes,
     __global const BIN* by_feature,
     uint n_rows,
     __global const uint* rows,
@@ -20,17 +20,21 @@ KERNEL void mark_leaves(
     __global long* sums)         // (leaves, 2), in and out
 {
     __local long scratch[GROUP_SIZE];
-    int2 task = tasks[get_group_id(0)];
-    __global const Node* node = nodes + task.x;
+    int task = get_group_id(0);
+    if (task >= nodes[n_nodes].first_task)
+        return;
+    uint number = node_of_task(nodes, n_nodes, task, (__local uint*)scratch);
+    SYNC();
+    __global const Node* node = nodes + number;
     uint2 extent = extents[node->place];
     __global const uint* own_rows = rows + (ulong)node->side * n_rows;
-    __global const ulong* own_lefts = lefts + (ulong)task.x * words;
+    __global const ulong* own_lefts = lefts + (ulong)number * words;
     int is_split = node->left >= 0;
     __global const BIN* column =
         by_feature + (is_split ? (ulong)node->column * n_rows : 0);
     int left_leaf = node->left_leaf;
     int right_leaf = node->right_leaf;
-    uint begin = extent.x + task.y * TILE_ROWS;
+    uint begin = extent.x + (task - node->first_task) * TILE_ROWS;
     uint end = min(begin + TILE_ROWS, extent.y);
     long left_gradient = 0, left_hessian = 0, gradient = 0, hessian = 0;
     for (uint i = begin + get_local_id(0); i < end; i += GROUP_SIZE) {

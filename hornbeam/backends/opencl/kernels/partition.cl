@@ -15,10 +15,11 @@ static inline int goes_left(__global const Node* node, __global const ulong* lef
 }
 
 KERNEL void find_sides(
-    __global const Node* nodes,     // those that are split
+    __global const Node* nodes,     // those from `first_node` on are split
     __global const ulong* lefts,    // (nodes, words): the bit sets of their splits
     uint words,
-    __global const int2* tasks,     // node in the batch, tile of it
+    uint first_node,
+    uint n_nodes,
     __global const BIN* by_feature, // (columns, n_rows)
     uint n_rows,
     __global const uint* rows,      // (2, n_rows)
@@ -27,13 +28,16 @@ KERNEL void find_sides(
     __global uint* tile_lefts)      // (tasks,), out
 {
     __local uint scratch[GROUP_SIZE];
-    int2 task = tasks[get_group_id(0)];
-    __global const Node* node = nodes + task.x;
+    int task = get_group_id(0);
+    if (task >= nodes[first_node + n_nodes].first_task)
+        return;
+    uint number = first_node + node_of_task(nodes + first_node, n_nodes, task, scratch);
+    __global const Node* node = nodes + number;
     uint2 extent = extents[node->place];
     __global const BIN* column = by_feature + (ulong)node->column * n_rows;
     __global const uint* own_rows = rows + (ulong)node->side * n_rows;
-    __global const ulong* own_lefts = lefts + (ulong)task.x * words;
-    uint begin = extent.x + task.y * TILE_ROWS;
+    __global const ulong* own_lefts = lefts + (ulong)number * words;
+    uint begin = extent.x + (task - node->first_task) * TILE_ROWS;
     uint end = min(begin + TILE_ROWS, extent.y);
     uint count = 0;
     for (uint i = begin + get_local_id(0); i < end; i += GROUP_SIZE) {
@@ -42,9 +46,10 @@ KERNEL void find_sides(
         count += left;
     }
     uint total;
+    SYNC();
     scan_group(count, scratch, &total);
     if (get_local_id(0) == 0)
-        tile_lefts[get_group_id(0)] = total;
+        tile_lefts[task] = total;
 }
 
 // The same, where a mask of all rows says which go left.
@@ -71,15 +76,17 @@ KERNEL void find_taken(
 // Replaces the counts of the tiles of each node by those of the tiles before, and
 // writes the extents of the children. There is a work-group for each node.
 KERNEL void scan_tiles(
-    __global const Node* nodes,
-    __global const uint* first_task,  // (nodes + 1,): the tasks of each node
+    __global const Node* nodes,       // those without children have no tiles
+    uint first_node,
     __global uint* tile_lefts,
     __global uint2* extents)
 {
     __local uint scratch[GROUP_SIZE];
-    __global const Node* node = nodes + get_group_id(0);
-    uint first = first_task[get_group_id(0)];
-    uint last = first_task[get_group_id(0) + 1];
+    __global const Node* node = nodes + first_node + get_group_id(0);
+    if (node->left < 0)
+        return;
+    uint first = node->first_task;
+    uint last = node[1].first_task;
     uint before = 0;
     for (uint begin = first; begin < last; begin += GROUP_SIZE) {
         uint i = begin + get_local_id(0);
@@ -98,7 +105,8 @@ KERNEL void scan_tiles(
 
 KERNEL void move_rows(
     __global const Node* nodes,
-    __global const int2* tasks,
+    uint first_node,
+    uint n_nodes,
     uint n_rows,
     __global uint* rows,
     __global const uint2* extents,
@@ -106,19 +114,23 @@ KERNEL void move_rows(
     __global const uint* tile_lefts)
 {
     __local uint scratch[GROUP_SIZE];
-    int2 task = tasks[get_group_id(0)];
-    __global const Node* node = nodes + task.x;
+    int task = get_group_id(0);
+    if (task >= nodes[first_node + n_nodes].first_task)
+        return;
+    __global const Node* node = nodes + first_node;
+    node += node_of_task(node, n_nodes, task, scratch);
     uint2 extent = extents[node->place];
     __global const uint* source = rows + (ulong)node->side * n_rows;
     __global uint* target = rows + (ulong)(1 - node->side) * n_rows;
-    uint tile = extent.x + task.y * TILE_ROWS;
+    uint tile = extent.x + (task - node->first_task) * TILE_ROWS;
     uint begin = min(tile + (uint)get_local_id(0) * RUN_ROWS, extent.y);
     uint end = min(begin + RUN_ROWS, extent.y);
     uint count = 0;
     for (uint i = begin; i < end; i++)
         count += is_left[i];
     uint total;
-    uint before = scan_group(count, scratch, &total) + tile_lefts[get_group_id(0)];
+    SYNC();
+    uint before = scan_group(count, scratch, &total) + tile_lefts[task];
     uint left = extent.x + before;
     uint right = extents[node->left + 1].x + (begin - extent.x - before);
     for (uint i = begin; i < end; i++) {

@@ -10,7 +10,7 @@
 
 // A node whose split is searched.
 typedef struct {
-    int slot;     // of its histogram
+    int slot;     // of its histogram; -1: there is no such node
     int sibling;  // that of what is subtracted from it first; -1: nothing
 } Searched;
 
@@ -29,7 +29,8 @@ typedef struct {
 #define SEARCH_ARGUMENTS                                                        \
     __global long* histograms,        /* (slots, parts, bins), in and out */    \
     uint bins, uint parts,                                                      \
-    __global const Searched* nodes,                                             \
+    __global const Searched* nodes,   /* those from `first_node` on */          \
+    uint first_node,                                                            \
     __global const long4* totals,     /* (slots,) */                            \
     __global const Feature* features, /* ascending */                           \
     uint n_features,                                                            \
@@ -50,7 +51,9 @@ typedef struct {
     uint blocks = (n_features + block - 1) / block;                             \
     uint number = get_group_id(0) / blocks;                                     \
     uint start = get_group_id(0) % blocks * block;                              \
-    Searched node = nodes[number];                                              \
+    Searched node = nodes[first_node + number];                                 \
+    int is_absent = node.slot < 0;                                              \
+    node.slot = max(node.slot, 0);                                              \
     long4 total = totals[node.slot];                                            \
     Parent parent = parent_of(total, bounds + number, &rules, is_limited);      \
     __global const ulong* own_used = used + (ulong)number * used_words;         \
@@ -189,7 +192,7 @@ static inline void search_block(
     const int is_limited)
 {
     BEGIN_SEARCH(is_limited);
-    uint stop = min(start + block, n_features);
+    uint stop = is_absent ? start : min(start + block, n_features);
     for (uint f = start; f < stop; f++) {
         Feature feature = features[f];
         uint2 run = run_of(feature.n_bins);
@@ -246,9 +249,9 @@ static inline void search_block(
         __local long4 scratch[GROUP_SIZE];                                         \
         __local Candidate candidates[GROUP_SIZE];                                  \
         search_block(                                                              \
-            histograms, bins, parts, nodes, totals, features, n_features, block,   \
-            allowed, table, given, bounds, used, used_words, found, places,        \
-            first_place, scratch, candidates, IS_LIMITED);                         \
+            histograms, bins, parts, nodes, first_node, totals, features,          \
+            n_features, block, allowed, table, given, bounds, used, used_words,    \
+            found, places, first_place, scratch, candidates, IS_LIMITED);          \
     }
 
 DEFINE_SEARCH(search_splits, 0)
@@ -259,17 +262,19 @@ DEFINE_SEARCH(search_limited_splits, 1)
 KERNEL void choose_splits(
     __global const Candidate* found,  // (nodes, places)
     uint places,
-    __global const Searched* nodes,
+    __global const Searched* nodes,   // those from `first_node` on
+    uint first_node,
     __global const long4* totals,     // (slots,)
     __global const Rules* given,
     uint is_limited,
     __global const Bounds* bounds,    // (nodes,), under constraints
     __global const ulong* sets,       // those of candidates
     uint words,                       // of a set
-    __global ulong* splits)           // (nodes,), out: a Split, and its set
+    __global ulong* splits)           // as `nodes`, out: a Split, and its set
 {
     __local Candidate candidates[GROUP_SIZE];
     uint number = get_group_id(0);
+    Searched node = nodes[first_node + number];
     __global const Candidate* own = found + (ulong)number * places;
     __local Candidate* chosen = candidates + get_local_id(0);
     *chosen = no_candidate();
@@ -283,7 +288,7 @@ KERNEL void choose_splits(
         return;
     Candidate best = candidates[0];
     Rules rules = *given;
-    long4 total = totals[nodes[number].slot];
+    long4 total = totals[max(node.slot, 0)];
     Parent parent = parent_of(total, bounds + number, &rules, is_limited);
     int is_set = best.kind == CATEGORY_SETS;
     Split split = {
@@ -308,7 +313,8 @@ KERNEL void choose_splits(
     } else if (best.feature >= 0) {
         split.gain -= leaf_gain(parent.gradient, parent.hessian, rules.reg_lambda, &rules);
     }
-    __global ulong* out = splits + number * (sizeof(Split) / sizeof(ulong) + words);
+    __global ulong* out =
+        splits + (ulong)(first_node + number) * (sizeof(Split) / sizeof(ulong) + words);
     *(__global Split*)out = split;
     for (uint w = 0; w < words; w++)
         out[sizeof(Split) / sizeof(ulong) + w] =

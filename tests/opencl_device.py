@@ -1,24 +1,51 @@
-"""PoCL, which runs OpenCL kernels on the processor, with other ways of compiling."""
+"""The OpenCL device of the tests, with other ways of compiling.
+
+It is PoCL, which runs kernels on the processor, or what the environment variable
+OPENCL_TEST_DEVICE names, such as "gpu".
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from selection import IS_WHOLE
 
-from hornbeam.backends.opencl.devices import Device, Options, find_devices, opencl
+from hornbeam.backends.opencl.devices import (
+    Device,
+    Options,
+    find_device,
+    find_devices,
+    opencl,
+)
 
-__all__ = ["HALVES", "NAME", "SHAPES", "device_of", "needs_two", "shapes_with"]
+__all__ = [
+    "HALVES",
+    "NAME",
+    "SHAPES",
+    "device_of",
+    "needs_two",
+    "on_pocl",
+    "shapes_with",
+]
 
 pytest.importorskip("pyopencl")
-pytest.importorskip("pocl_binary_distribution")  # for Linux on x86-64 only
 
-#: The device that PoCL makes of the processor.
-NAME = next(
-    (device.name for device in find_devices() if "PoCL" in device.driver), "none"
-)
+
+def _device() -> Device:
+    chosen = os.environ.get("OPENCL_TEST_DEVICE")
+    if chosen:
+        return find_device(chosen)
+    pytest.importorskip("pocl_binary_distribution")  # for Linux on x86-64 only
+    return next(device for device in find_devices() if "PoCL" in device.driver)
+
+
+_DEVICE = _device()
+#: What the parameter `device` calls it.
+NAME = _DEVICE.name
+on_pocl = pytest.mark.skipif(_DEVICE.kind != "cpu", reason="the device is a GPU")
 
 #: Ways of compiling: a core of a processor, and groups as they run on GPUs, whose local
 #: memory fits two features of 256 bins, and which are sent arrays in pinned memory.
@@ -54,17 +81,24 @@ def shapes_with(kinds: Sequence[str]) -> list[tuple[str, str]]:
 
 def device_of(options: Options) -> Device:
     """Return PoCL's device, for which kernels are compiled in this way."""
-    (device,) = (device for device in find_devices() if device.name == NAME)
-    return replace(device, options=options)
+    return replace(_DEVICE, options=options)
 
 
 def _halves() -> tuple[Device, ...]:
-    """Return two devices with one compute unit of PoCL each."""
-    device = device_of(SHAPES["one item"])
-    by_unit = [opencl().device_partition_property.EQUALLY, 1]
-    handles = device.handle.create_sub_devices(by_unit)
+    """Return two devices: one compute unit of PoCL each, or the GPU twice."""
+    if _DEVICE.kind == "cpu":
+        device = device_of(SHAPES["one item"])
+        by_unit = [opencl().device_partition_property.EQUALLY, 1]
+        handles = device.handle.create_sub_devices(by_unit)
+    else:
+        device, handles = _DEVICE, [_DEVICE.handle] * 2
     return tuple(
-        replace(device, name=f"opencl:7:{number}", handle=handle, units=1)
+        replace(
+            device,
+            name=f"opencl:7:{number}",
+            handle=handle,
+            units=handle.max_compute_units,
+        )
         for number, handle in enumerate(handles[:2])
     )
 
