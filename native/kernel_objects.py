@@ -33,7 +33,6 @@ __all__ = [
     "FASTER",
     "LEVELS",
     "PARTS",
-    "UNROLLED",
     "CompiledKernel",
     "compile_kernel",
     "compile_part",
@@ -124,10 +123,6 @@ PARTS = frozenset(
         "tree_end.sum_and_weigh",
     }
 )
-#: Kernels and parts, or modules of them, whose loops do several passes at once, and
-#: take 2 to 8 % less time so. It took no time from any other one that was measured,
-#: and a fifth of all machine code.
-UNROLLED = frozenset({"binning", "exact", "linear", "sorted_columns", "value_counts"})
 _PACKAGE = "hornbeam.kernels."
 #: The symbol of the visible function of each object.
 ENTRY = "entry"
@@ -186,17 +181,13 @@ def own_levels(name: str, levels: dict[str, str]) -> dict[str, str]:
         An item of `LEVELS`.
     """
     lowest = next(iter(levels))
+    name = name.removeprefix(_PACKAGE)
+    names = {name, name.partition(".")[0]}
     return {
         level: processor
         for level, processor in levels.items()
-        if level == lowest or _is_among(name, FASTER[level])
+        if level == lowest or not names.isdisjoint(FASTER[level])
     }
-
-
-def _is_among(name: str, kernels: frozenset[str]) -> bool:
-    """Return whether a kernel or its module is in a set."""
-    name = name.removeprefix(_PACKAGE)
-    return not kernels.isdisjoint({name, name.partition(".")[0]})
 
 
 def is_part(name: str) -> bool:
@@ -239,7 +230,7 @@ def compile_kernel(
         library.add_linking_library(compiled.library)
     library.finalize()
     parts = _parts_of(compiled.library) if part is None else [part]
-    objects = _objects(library._final_module, parts, name, levels)
+    objects = _objects(library._final_module, parts, own_levels(name, levels))
     symbol = f"{symbol_of(name, signature)}_entry"
     return CompiledKernel(symbol, objects, compiled.signature.return_type, parts)
 
@@ -250,7 +241,7 @@ def compile_part(part: BinaryPart, levels: dict[str, str]) -> CompiledKernel:
     module = part.library._get_module_for_linking()
     module.get_function(part.function).name = ENTRY
     parts = _parts_of(part.library)
-    objects = _objects(module, parts, part.name, levels)
+    objects = _objects(module, parts, own_levels(part.name, levels))
     return CompiledKernel(symbol_of(part.name, part.types), objects, None, parts)
 
 
@@ -259,15 +250,14 @@ def _parts_of(library: Any) -> list[BinaryPart]:
 
 
 def _objects(
-    module: Any, parts: list[BinaryPart], name: str, levels: dict[str, str]
+    module: Any, parts: list[BinaryPart], levels: dict[str, str]
 ) -> dict[str, bytes]:
     for part in parts:
         symbol = symbol_of(part.name, part.types)
         module.get_global_variable(part.address).name = f"{symbol}_address"
-    bitcode, unrolls = module.as_bitcode(), _is_among(name, UNROLLED)
+    bitcode = module.as_bitcode()
     return {
-        level: _translate(bitcode, processor, unrolls)
-        for level, processor in own_levels(name, levels).items()
+        level: _translate(bitcode, processor) for level, processor in levels.items()
     }
 
 
@@ -380,7 +370,7 @@ def _store_result(
         builder.store(word, builder.gep(result, [_WORD(place)]))
 
 
-def _translate(bitcode: bytes, processor: str, unrolls: bool) -> bytes:
+def _translate(bitcode: bytes, processor: str) -> bytes:
     """Return the object file of a module."""
     module = llvm.parse_bitcode(bitcode, llvm.create_context())
     for function in module.functions:
@@ -397,8 +387,8 @@ def _translate(bitcode: bytes, processor: str, unrolls: bool) -> bytes:
     machine = llvm.Target.from_triple(module.triple).create_target_machine(
         cpu=processor, opt=3, reloc="pic", codemodel="default"
     )
-    _loop_rotation(module, machine)
-    _full_optimisation(module, machine, unrolls)
+    for passes in (_loop_rotation, _full_optimisation):
+        passes(module, machine)
     return bytes(machine.emit_object(module))
 
 
@@ -414,12 +404,8 @@ def _loop_rotation(module: Any, machine: Any) -> None:
     passes.run(module, builder)
 
 
-def _full_optimisation(module: Any, machine: Any, unrolls: bool) -> None:
-    # Of loops whose number of passes is known when they run.
-    llvm.set_option("hornbeam", f"-unroll-runtime={str(unrolls).lower()}")
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = True
-    options.loop_interleaving = unrolls  # of vectors
-    options.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, options)
+def _full_optimisation(module: Any, machine: Any) -> None:
+    builder = create_pass_builder(
+        machine, opt=3, loop_vectorize=True, slp_vectorize=False
+    )
     builder.getModulePassManager().run(module, builder)
