@@ -57,8 +57,8 @@ FASTER = {
             "exact.partition_entries",
             "gradients",
             "histogram.build_histograms",
-            "multi_output.find_multi_output_splits",
             "multi_output.mix_outputs",
+            "multi_output.search_columns",
             "multi_output.weigh_children",
             "partition.mark_leaves",
             "partition.sum_leaves",
@@ -77,7 +77,6 @@ FASTER = {
             "transform.replace_log",
             "transform.replace_log1p",
             "transform.replace_sigmoid",
-            "tree._search_columns",
             "tree._search_nodes",
             "tree_shap.explain_rows",
             "value_counts",
@@ -87,12 +86,11 @@ FASTER = {
         {
             "exact.find_exact_splits",
             "gradients.softmax",
-            "multi_output.find_multi_output_splits",
+            "multi_output.search_columns",
             "partition.partition_rows",
             "split.search_node",
             "symmetric_tree.add_node_gains",
             "transform.replace_sigmoid",
-            "tree._search_columns",
             "tree._search_nodes",
         }
     ),
@@ -105,6 +103,7 @@ PARTS = frozenset(
         "exact.partition_entries",
         "exact.send_rows",
         "histogram.build_histograms",
+        "multi_output.search_columns",
         "partition.look_up_leaves",
         "partition.mark_leaves",
         "partition.partition_rows",
@@ -273,7 +272,7 @@ def _write_entry(module: ir.Module, compiled: Any, part: BinaryPart | None) -> N
     target, description = compiled.target_context, compiled.fndesc
     reader = _Reader(target, builder, words)
     # As kernels call it: LLVM inlines it, and reads only the arguments that it uses.
-    convention = CalleeConvention(target)
+    convention = CalleeConvention(target, description)
     callee = convention.declare(module, description)
     if part is not None:
         address = cgutils.add_global_variable(module, callee.type, part.address)

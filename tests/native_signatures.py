@@ -26,8 +26,9 @@ IS_CHECKED = COMPILED and NATIVE is None and "HORNBEAM_SIGNATURES" not in os.env
 @cache
 def recorded() -> dict[str, set[str]]:
     """Return the signatures that the binary has, as JSON, by kernel."""
-    kernels = json.loads(SIGNATURES.read_text())
-    return {name: {*map(json.dumps, own)} for name, own in kernels.items()}
+    from hornbeam.kernels.signatures import read
+
+    return {name: {*map(json.dumps, own)} for name, own in read(SIGNATURES).items()}
 
 
 @cache

@@ -67,6 +67,8 @@ _FLAGS: dict[str, Any] = {
     "error_model": "numpy",
     "boundscheck": None,
     "fastmath": False,
+    # Numba lets a kernel inherit it from whichever inline function is compiled first.
+    "forceinline": False,
 }
 #: The kernels by module and qualified name.
 KERNELS: WeakValueDictionary[str, KernelDispatcher | PhaseDispatcher] = (

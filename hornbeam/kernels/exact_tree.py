@@ -48,6 +48,7 @@ from hornbeam.kernels.tree_tables import (
     PARENT,
     SENDS_MISSING,
     STATUS,
+    limits_of_nodes,
 )
 
 __all__ = [
@@ -335,7 +336,7 @@ def grow_exact_tree(
                 CandidateFeatures(features.chosen, buffers.allowed[:masks], 1),
                 rules.scales,
                 rules.split,
-                None if limits is None else limits.of_nodes,
+                limits_of_nodes(limits),
                 rows.most,
                 buffers.scratch,
                 buffers.found,

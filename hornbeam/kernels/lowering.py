@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite.ir import Constant, IRBuilder
+from llvmlite.ir import Constant, IRBuilder, LiteralStructType, Undefined
 from llvmlite.ir.instructions import Ret
 from numba import types
 from numba.core import cgutils, ir
@@ -127,7 +127,9 @@ class KernelLower(Lower):
         if lengths:
             strides = self._field(array, "strides")
             first = array_type.ndim - len(lengths)
-            return self._array(
+            return _array(
+                self.context,
+                self.builder,
                 result_type,
                 pointer,
                 lengths,
@@ -190,27 +192,6 @@ class KernelLower(Lower):
         place = model.get_field_position(name)
         return self.builder.extract_value(self.loadvar(array.name), place)
 
-    def _array(
-        self, array_type: Any, data: Any, lengths: list[Any], strides: list[Any]
-    ) -> Any:
-        """Return the description of an array, which owns no memory."""
-        builder, context = self.builder, self.context
-        n_items = lengths[0]
-        for length in lengths[1:]:
-            n_items = builder.mul(n_items, length)
-        fields = {
-            "nitems": n_items,
-            "itemsize": n_items.type(_size(context, array_type)),
-            "data": data,
-            "shape": cgutils.pack_array(builder, lengths),
-            "strides": cgutils.pack_array(builder, strides),
-        }
-        model = context.data_model_manager[array_type]
-        array = cgutils.get_null_value(context.get_value_type(array_type))
-        for name, field in fields.items():
-            array = builder.insert_value(array, field, model.get_field_position(name))
-        return array
-
     def _view(self, described: Any, old: Any, new: Any) -> Any:
         """Return an array as one of another type of numbers, of any size."""
         builder = self.builder
@@ -226,16 +207,15 @@ class KernelLower(Lower):
         lengths[-1] = builder.udiv(builder.mul(lengths[-1], sizes[0]), sizes[1])
         strides[-1] = sizes[1]
         pointer = self.context.get_data_type(new.dtype).as_pointer()
-        return self._array(
-            new, builder.bitcast(field("data"), pointer), lengths, strides
-        )
+        data = builder.bitcast(field("data"), pointer)
+        return _array(self.context, builder, new, data, lengths, strides)
 
 
 class _WholeArguments:
     """Passes each argument as one value."""
 
-    def __init__(self, argument_types: list[Any]) -> None:
-        self.argument_types = argument_types
+    def __init__(self, context: Any, argument_types: list[Any]) -> None:
+        self.argument_types = [context.get_value_type(each) for each in argument_types]
 
     def as_arguments(self, builder: Any, values: Any) -> Any:
         """Return what a call passes."""
@@ -249,15 +229,88 @@ class _WholeArguments:
         """Leave the arguments without names."""
 
 
-class CalleeConvention(CPUCallConv):
-    """How kernels call each other: Numba's way, but for whole arguments.
+class _ShortArguments(_WholeArguments):
+    """Passes each argument as one value, and of an array what the others follow from.
 
-    Numba passes each word of an array and of a tuple of arrays, so that half of all
-    instructions would take tuples apart and put them together.
+    This is its address and its shape, in place of seven words for one dimension.
     """
 
+    def __init__(self, context: Any, argument_types: list[Any]) -> None:
+        self._context, self._types = context, argument_types
+        self.argument_types = [self._short_type(each) for each in argument_types]
+
+    def as_arguments(self, builder: Any, values: Any) -> Any:
+        """Return what a call passes."""
+        return [
+            self._shorten(builder, kind, value)
+            for kind, value in zip(self._types, values, strict=True)
+        ]
+
+    def from_arguments(self, builder: Any, values: Any) -> Any:
+        """Return the arguments in the function."""
+        return [
+            self._complete(builder, kind, value)
+            for kind, value in zip(self._types, values, strict=True)
+        ]
+
+    def _short_type(self, kind: Any) -> Any:
+        if isinstance(kind, types.BaseTuple) and len(kind) > 0:
+            return LiteralStructType([self._short_type(item) for item in kind.types])
+        whole = self._context.get_value_type(kind)
+        if not _is_contiguous(kind):
+            return whole
+        model = self._context.data_model_manager[kind]
+        place = [model.get_field_position(name) for name in ("data", "shape")]
+        return LiteralStructType([whole.elements[each] for each in place])
+
+    def _shorten(self, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.BaseTuple) and len(kind) > 0:
+            items = [
+                self._shorten(builder, item, builder.extract_value(value, place))
+                for place, item in enumerate(kind.types)
+            ]
+        elif _is_contiguous(kind):
+            model = self._context.data_model_manager[kind]
+            items = [
+                builder.extract_value(value, model.get_field_position(name))
+                for name in ("data", "shape")
+            ]
+        else:
+            return value
+        return cgutils.pack_struct(builder, items)
+
+    def _complete(self, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.BaseTuple) and len(kind) > 0:
+            whole = self._context.get_value_type(kind)(Undefined)
+            for place, item in enumerate(kind.types):
+                short = builder.extract_value(value, place)
+                completed = self._complete(builder, item, short)
+                whole = builder.insert_value(whole, completed, place)
+            return whole
+        if not _is_contiguous(kind):
+            return value
+        data, shape = (builder.extract_value(value, place) for place in range(2))
+        lengths = [builder.extract_value(shape, axis) for axis in range(kind.ndim)]
+        strides = [shape.type.element(_size(self._context, kind))]
+        for length in lengths[:0:-1]:
+            strides.insert(0, builder.mul(strides[0], length))
+        return _array(self._context, builder, kind, data, lengths, strides)
+
+
+class CalleeConvention(CPUCallConv):
+    """How kernels call each other: Numba's way, but for the arguments.
+
+    Numba passes each word of an array and of a tuple of arrays, so that half of all
+    instructions would take tuples apart and put them together. An inline function takes
+    its arguments as they are.
+    """
+
+    def __init__(self, context: Any, description: Any) -> None:
+        super().__init__(context)
+        self._packer = _WholeArguments if description.inline else _ShortArguments
+
     def _get_arg_packer(self, argtypes: Any) -> _WholeArguments:
-        return _WholeArguments([self.context.get_value_type(each) for each in argtypes])
+        return self._packer(self.context, argtypes)
 
     def declare(self, module: Any, description: Any) -> Any:
         """Return the function of a description in a module."""
@@ -278,7 +331,7 @@ class CalleeLower(KernelLower):
     @property
     def call_conv(self) -> CalleeConvention:
         """How it is called; see Numba's attribute."""
-        return CalleeConvention(self.context)
+        return CalleeConvention(self.context, self.fndesc)
 
     def setup_function(self, fndesc: Any) -> None:
         """Begin the function; see Numba's method."""
@@ -309,7 +362,7 @@ def call_callee(
 
     `place` returns its address, if it is not in the same module.
     """
-    convention = CalleeConvention(context)
+    convention = CalleeConvention(context, description)
     function = convention.declare(builder.module, description)
     if place is not None:
         function = place(function)
@@ -323,9 +376,42 @@ def call_callee(
         return result
     result, error = convention.get_function_type(*types_of_call).args[:2]
     returned = cgutils.alloca_once(builder, result.pointee, zfill=True)
+    passed = convention._get_arg_packer(description.argtypes)
+    args = passed.as_arguments(builder, args)
     builder.call(function, [returned, Constant(error, None), *args])
     value = builder.load(returned)
     return context.get_returned_value(builder, description.restype, value)
+
+
+def _is_contiguous(kind: Any) -> bool:
+    """Return whether a type is of arrays whose rows follow each other."""
+    return isinstance(kind, types.Array) and kind.layout == "C" and kind.ndim > 0
+
+
+def _array(
+    context: Any,
+    builder: Any,
+    array_type: Any,
+    data: Any,
+    lengths: list[Any],
+    strides: list[Any],
+) -> Any:
+    """Return the description of an array, which owns no memory."""
+    n_items = lengths[0]
+    for length in lengths[1:]:
+        n_items = builder.mul(n_items, length)
+    fields = {
+        "nitems": n_items,
+        "itemsize": n_items.type(_size(context, array_type)),
+        "data": data,
+        "shape": cgutils.pack_array(builder, lengths),
+        "strides": cgutils.pack_array(builder, strides),
+    }
+    model = context.data_model_manager[array_type]
+    array = cgutils.get_null_value(context.get_value_type(array_type))
+    for name, field in fields.items():
+        array = builder.insert_value(array, field, model.get_field_position(name))
+    return array
 
 
 def _size(context: Any, array_type: Any) -> int:

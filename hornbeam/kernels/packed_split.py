@@ -37,11 +37,13 @@ from hornbeam.kernels.sync import prefetch
 
 __all__ = [
     "PackedSums",
+    "RowBins",
     "SplitBuffers",
     "can_split",
     "is_packed",
     "node_size",
     "pack",
+    "row_bins",
     "search_packed_node",
     "subtract_histogram",
     "subtract_packed",
@@ -70,6 +72,32 @@ class PackedSums(NamedTuple):
     sums: NDArray[np.int64]
     total: int
     few: bool
+
+
+class RowBins(NamedTuple):
+    """The bins of rows, of one type whatever the bytes of a bin.
+
+    So one search has both: its code is long, and it reads rows at two places only.
+
+    Attributes
+    ----------
+    bytes
+        (rows * columns * bytes of a bin,) uint8: the bins, row-major.
+    is_wide
+        Whether a bin has two bytes.
+    n_columns
+        The number of columns.
+    chosen
+        (chosen,) uint64: the columns to sum, ascending.
+    cells
+        (chosen,) int64: the first histogram bin of each.
+    """
+
+    bytes: NDArray[np.uint8]
+    is_wide: bool
+    n_columns: int
+    chosen: NDArray[np.uint64]
+    cells: NDArray[np.int64]
 
 
 class SplitBuffers(NamedTuple):
@@ -111,12 +139,23 @@ def can_split(hessian, scales, rules):
     return hessian >= 2.0 * least_units(scales, rules)
 
 
+@inline
+def row_bins(columns):
+    """Return `BinColumns` as `RowBins`."""
+    return RowBins(
+        columns.bins.view(np.uint8),
+        columns.bins.itemsize == 2,
+        columns.table.size,
+        columns.chosen,
+        columns.cells,
+    )
+
+
 @kernel
-def sum_few_rows(columns, rows, packed, buffers):
-    """Add rows to the shared histogram; return the sum of their packed gradients."""
-    bins, chosen, cells = columns.bins, columns.chosen, columns.cells
+def _sum_rows(bins, columns, rows, packed, buffers):
+    chosen, cells = columns.chosen, columns.cells
     sums, touched = buffers.sums, buffers.touched
-    width = np.uint64(columns.table.size)
+    width = np.uint64(columns.n_columns)
     one = np.uint64(1)
     total = np.int64(0)
     for i in range(rows.size):
@@ -129,6 +168,17 @@ def sum_few_rows(columns, rows, packed, buffers):
             sums[cell] += value
             touched[cell >> np.uint64(6)] |= one << (cell & np.uint64(63))
     return total
+
+
+@inline
+def sum_few_rows(columns, rows, packed, buffers):
+    """Add rows to the shared histogram; return the sum of their packed gradients.
+
+    `columns` are `RowBins`.
+    """
+    if columns.is_wide:
+        return _sum_rows(columns.bytes.view(np.uint16), columns, rows, packed, buffers)
+    return _sum_rows(columns.bytes, columns, rows, packed, buffers)
 
 
 @kernel
@@ -144,11 +194,10 @@ def _clear_touched(sums, touched):
 
 
 @kernel
-def subtract_rows(columns, rows, packed, is_packed, histogram):
-    """Subtract the gradients of rows from a histogram, which is packed or wide."""
-    bins, chosen, cells = columns.bins, columns.chosen, columns.cells
+def _subtract_rows(bins, columns, rows, packed, is_packed, histogram):
+    chosen, cells = columns.chosen, columns.cells
     gradients, hessians = histogram[0], histogram[1]
-    width = np.uint64(columns.table.size)
+    width = np.uint64(columns.n_columns)
     for i in range(rows.size):
         prefetch(bins, np.uint64(rows[min(i + _AHEAD, rows.size - 1)]) * width)
         row = np.uint64(rows[i])
@@ -160,6 +209,19 @@ def subtract_rows(columns, rows, packed, is_packed, histogram):
             else:
                 gradients[cell] -= value >> 32
                 hessians[cell] -= value & _LOW_HALF
+
+
+@inline
+def subtract_rows(columns, rows, packed, is_packed, histogram):
+    """Subtract the gradients of rows from a histogram, which is packed or wide.
+
+    `columns` are `RowBins`.
+    """
+    if columns.is_wide:
+        wide = columns.bytes.view(np.uint16)
+        _subtract_rows(wide, columns, rows, packed, is_packed, histogram)
+    else:
+        _subtract_rows(columns.bytes, columns, rows, packed, is_packed, histogram)
 
 
 @kernel

@@ -3,7 +3,8 @@
 The type of an array is written as Numba writes it in a signature: ``float64[:, ::1]``
 has rows one after the other, and ``const`` is one that is not written to. Records are
 named by the constant of `hornbeam.kernels.layout`, or of another module of kernels,
-that is their NumPy type. A tuple is a list, of its class and its items.
+that is their NumPy type. A tuple is a list, of its class and its items; a file has each
+tuple once, under the name by which signatures and other tuples refer to it.
 """
 
 from __future__ import annotations
@@ -127,14 +128,46 @@ def layouts_of(name: str, kernel: Any) -> list[list[Any]]:
 
 def read(path: Path) -> Signatures:
     """Return the signatures in a file."""
-    found: Signatures = json.loads(path.read_text())
-    return found
+    listed = json.loads(path.read_text())
+
+    @cache
+    def tuple_of(name: str) -> list[Any]:
+        first, *items = listed["tuples"][name]
+        return [first, *map(whole, items)]
+
+    def whole(layout: Any) -> Any:
+        return tuple_of(layout) if layout in listed["tuples"] else layout
+
+    return {
+        name: [[*map(whole, one)] for one in own]
+        for name, own in listed["kernels"].items()
+    }
 
 
 def write(path: Path, signatures: Signatures) -> None:
     """Write a file of signatures, one a line."""
-    kernels = []
-    for name, own in sorted(signatures.items()):
-        lines = ",\n    ".join(sorted(json.dumps(one) for one in own))
-        kernels.append(f"  {json.dumps(name)}: [\n    {lines}\n  ]")
-    path.write_text("{\n" + ",\n".join(kernels) + "\n}\n")
+    tuples: dict[str, list[Any]] = {}
+    names: dict[str, str] = {}
+
+    def short(layout: Any) -> Any:
+        if not isinstance(layout, list):
+            return layout
+        of = [layout[0], *map(short, layout[1:])]
+        if (key := json.dumps(of)) not in names:
+            own = layout[0].rpartition(".")[2]
+            place = sum(name.partition(" ")[0] == own for name in tuples)
+            names[key] = f"{own} {place + 1}"
+            tuples[names[key]] = of
+        return names[key]
+
+    kernels = {
+        name: [[*map(short, one)] for one in sorted(own, key=json.dumps)]
+        for name, own in sorted(signatures.items())
+    }
+    lines = [f"  {json.dumps(name)}: {json.dumps(of)}" for name, of in tuples.items()]
+    rows = [
+        f"  {json.dumps(name)}: [\n   " + ",\n   ".join(map(json.dumps, own)) + "\n  ]"
+        for name, own in kernels.items()
+    ]
+    parts = ",\n".join(lines), '\n}, "kernels": {\n', ",\n".join(rows)
+    path.write_text("".join(['{"tuples": {\n', *parts, "\n}}\n"]))

@@ -60,6 +60,7 @@ from hornbeam.kernels.tree_tables import (
     PARENT,
     SLOT,
     STATUS,
+    limits_of_nodes,
 )
 
 __all__ = [
@@ -571,7 +572,7 @@ def grow_sparse_tree(
                     columns,
                     gather_one_in,
                     rules,
-                    None if limits is None else limits.of_nodes,
+                    limits_of_nodes(limits),
                     tables,
                     buffers,
                 )
@@ -609,7 +610,7 @@ def grow_sparse_tree(
                     gradients,
                     features,
                     rules,
-                    None if limits is None else limits.of_nodes,
+                    limits_of_nodes(limits),
                     tables,
                     buffers,
                 )
@@ -622,7 +623,7 @@ def grow_sparse_tree(
                     columns,
                     features,
                     rules,
-                    None if limits is None else limits.of_nodes,
+                    limits_of_nodes(limits),
                     tables,
                     buffers,
                 )

@@ -38,6 +38,7 @@ from hornbeam.kernels.packed_split import (
     is_packed,
     node_size,
     pack,
+    row_bins,
     search_packed_node,
     subtract_histogram,
     subtract_rows,
@@ -94,6 +95,7 @@ from hornbeam.kernels.tree_tables import (
     PARENT,
     SLOT,
     STATUS,
+    limits_of_nodes,
 )
 
 __all__ = ["CELLS_PER_BIN", "FEW_ROWS", "grow_tree"]
@@ -338,15 +340,15 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
 
 
 @inline
-def _subtract(task, rows, gradients, pool, tables, rules, buffers):
+def _subtract(task, bins, rows, gradients, pool, tables, rules, buffers):
     """Subtract a smaller sibling from its parent, which leaves the larger one."""
     histograms = pool.histograms
-    bins = histograms.shape[2]
-    shares = (bins + JOIN_BINS - 1) // JOIN_BINS
+    n_bins = histograms.shape[2]
+    shares = (n_bins + JOIN_BINS - 1) // JOIN_BINS
     larger = buffers.subtracted[0, task // shares]
     smaller = buffers.subtracted[1, task // shares]
     begin = task % shares * JOIN_BINS
-    end = min(begin + JOIN_BINS, bins)
+    end = min(begin + JOIN_BINS, n_bins)
     slot = tables.family[SLOT, larger]
     child = tables.family[SLOT, smaller]
     was_packed = is_packed(tables, tables.family[PARENT, larger], rules)
@@ -356,8 +358,8 @@ def _subtract(task, rows, gradients, pool, tables, rules, buffers):
         if begin == 0:
             place = tables.nodes[smaller]
             subtract_rows(
-                rows.columns,
-                rows.rows[place["side"], place["begin"] : place["end"]],
+                bins,
+                rows[place["side"], place["begin"] : place["end"]],
                 gradients.packed,
                 was_packed,
                 histograms[slot],
@@ -379,7 +381,17 @@ def _subtract(task, rows, gradients, pool, tables, rules, buffers):
 
 @inline
 def _search(
-    task, thread_id, rows, gradients, pool, features, rules, limits, tables, buffers
+    task,
+    thread_id,
+    bins,
+    rows,
+    gradients,
+    pool,
+    features,
+    rules,
+    limits,
+    tables,
+    buffers,
 ):
     """Search the best split of a node among the features of a task."""
     parts = buffers.found.shape[1]
@@ -411,8 +423,8 @@ def _search(
             chosen = features.chosen[: features.chosen.size if part == 0 else 0]
             if part == 0:
                 place = tables.nodes[node]
-                own_rows = rows.rows[place["side"], place["begin"] : place["end"]]
-                total = sum_few_rows(rows.columns, own_rows, packed, own)
+                own_rows = rows[place["side"], place["begin"] : place["end"]]
+                total = sum_few_rows(bins, own_rows, packed, own)
         else:
             sums = pool.histograms[tables.family[SLOT, node], 0]
             for c in range(features.every_row[0], features.every_row[1]):
@@ -485,6 +497,7 @@ def _search_nodes(
     thread_id,
     n_threads,
     sync,
+    bins,
     rows,
     gradients,
     pool,
@@ -494,13 +507,16 @@ def _search_nodes(
     tables,
     buffers,
 ):
-    """Subtract smaller siblings from their parents, then search the best splits."""
+    """Subtract smaller siblings from their parents, then search the best splits.
+
+    `bins` are the `RowBins` of all rows.
+    """
     state = tables.state
     shares = (pool.histograms.shape[2] + JOIN_BINS - 1) // JOIN_BINS
     count = state[N_SUBTRACTED] * shares
     task = next_task_of_side(sync, 0, thread_id, count)
     while task < count:
-        _subtract(task, rows, gradients, pool, tables, rules, buffers)
+        _subtract(task, bins, rows, gradients, pool, tables, rules, buffers)
         task = next_task_of_side(sync, 0, thread_id, count)
     barrier(sync, n_threads)
     count = state[N_SEARCHED] * buffers.found.shape[1]
@@ -509,6 +525,7 @@ def _search_nodes(
         _search(
             task,
             thread_id,
+            bins,
             rows,
             gradients,
             pool,
@@ -686,12 +703,13 @@ def grow_tree(
                     thread_id,
                     team,
                     counters,
-                    rows,
+                    row_bins(rows.columns),
+                    rows.rows,
                     gradients,
                     pool,
                     features,
                     rules,
-                    None if limits is None else limits.of_nodes,
+                    limits_of_nodes(limits),
                     tables,
                     buffers,
                 )
@@ -703,7 +721,7 @@ def grow_tree(
                     columns,
                     features,
                     rules,
-                    None if limits is None else limits.of_nodes,
+                    limits_of_nodes(limits),
                     tables,
                     buffers,
                 )

@@ -12,6 +12,7 @@ from hornbeam.kernels.histogram import (
     HistogramBuffers,
     QuantisedGradients,
 )
+from hornbeam.kernels.jit import overload
 from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.multi_output import MultiOutputBuffers
@@ -57,6 +58,7 @@ __all__ = [
     "TreeLimits",
     "TreeRows",
     "TreeTables",
+    "limits_of_nodes",
 ]
 
 # Words of the state of a tree.
@@ -319,6 +321,25 @@ class TreeLimits(NamedTuple):
     tables: BoundTables
     follows: bool
     units: QuantisedGradients
+
+
+def limits_of_nodes(limits):
+    """Return the `NodeConstraints` of `TreeLimits`; None if there are none."""
+    return None if limits is None else limits.of_nodes
+
+
+def _no_limits(limits):
+    return None
+
+
+def _own_limits(limits):
+    return limits.of_nodes
+
+
+@overload(limits_of_nodes)
+def _overload_limits_of_nodes(limits):
+    # Numba would make it a type that may be None, with code of its own for it.
+    return _no_limits if str(limits) == "none" else _own_limits
 
 
 class TreeBuffers(NamedTuple):

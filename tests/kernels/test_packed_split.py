@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 from kernel_calls import split_rules
 
-from hornbeam.kernels.histogram import BinColumns
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import (
     BLOCK_ROWS,
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
-    COLUMN_DTYPE,
     FEATURE_DTYPE,
     SPLIT_DTYPE,
 )
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.packed_split import (
     PackedSums,
+    RowBins,
     SplitBuffers,
     can_split,
     pack,
@@ -73,14 +72,9 @@ class Node:
         self.features["is_categorical"][list(categorical)] = 1
         self.words = 4 if categorical else 0
         chosen = np.arange(len(BINS), dtype=np.uint64)
-        table = np.zeros(len(BINS), COLUMN_DTYPE)
-        table["n_bins"], table["width"] = np.diff(self.offsets), 1
-        table["cell"] = self.offsets[:-1]
         codes = np.ascontiguousarray(np.array(self.codes, np.uint8).T).reshape(-1)
-        starts, cells = chosen * np.uint64(256), self.offsets[:-1].copy()
-        spread = np.empty(0, np.uint32)
-        none = np.empty((0, 0), codes.dtype)
-        self.columns = BinColumns(codes, chosen, starts, cells, table, spread, none)
+        cells = self.offsets[:-1].copy()
+        self.columns = RowBins(codes, False, len(BINS), chosen, cells)
         self.rows = np.arange(rows, dtype=np.uint32)
         bins = int(self.offsets[-1])
         self.buffers = SplitBuffers(
@@ -234,3 +228,17 @@ def test_a_node_with_too_small_a_hessian_cannot_be_split():
         rules = split_rules(1, 0, 0, least)
         assert can_split(hessian, scales, rules)
         assert not can_split(hessian - 1, scales, rules)
+
+
+def test_bins_of_two_bytes_are_summed_as_those_of_one():
+    node = Node(60, 1)
+    wide = node.columns.bytes.astype(np.uint16).view(np.uint8)
+    found = []
+    for columns in (node.columns, node.columns._replace(bytes=wide, is_wide=True)):
+        total = sum_few_rows(columns, node.rows, node.packed, node.buffers)
+        histogram = node.histogram()
+        subtract_rows(columns, node.rows[:20], node.packed, False, histogram)
+        found.append((total, node.buffers.sums.copy(), histogram))
+        node.buffers.sums[:], node.buffers.touched[:] = 0, 0
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
