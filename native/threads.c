@@ -125,6 +125,13 @@ static void run_part(Threads *threads, int number)
     }
 }
 
+/* The last one frees what all have used. */
+static void leave(Threads *threads)
+{
+    if (atomic_fetch_sub(&threads->unfinished, 1) == 1)
+        free(threads);
+}
+
 static void *work(void *argument)
 {
     Start start = *(Start *)argument;
@@ -145,9 +152,7 @@ static void *work(void *argument)
             atomic_fetch_sub(&threads->unfinished, 1);
         }
     }
-    /* The last one frees what all have used. */
-    if (atomic_fetch_sub(&threads->unfinished, 1) == 1)
-        free(threads);
+    leave(threads);
     return NULL;
 }
 
@@ -204,8 +209,9 @@ void end_threads(Threads *threads)
         free(threads);
         return;
     }
-    atomic_store(&threads->unfinished, threads->n_started);
+    atomic_store(&threads->unfinished, threads->n_started + 1);
     announce(threads, ENDED);
+    leave(threads);
 }
 
 int32_t run_threads(Threads *threads, int count, Entry entry, const int64_t *words,
