@@ -248,15 +248,8 @@ def _link_in(folder: Path, jobs: list[_Job], binary: Path) -> None:
             _HERE / "threads.c",
             folder / "table.c",
             *objects,
-            *(
-                "-o",
-                binary,
-                "-lm",
-                "-pthread",
-                "-Wl,--gc-sections",
-                "-Wl,-z,noexecstack",
-                "-s",
-            ),
+            *("-o", binary, "-lm", "-pthread", "-s"),
+            *("-Wl,--gc-sections", "-Wl,-z,noexecstack"),
         ]
     )
 

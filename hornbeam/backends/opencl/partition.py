@@ -168,10 +168,8 @@ class DevicePartition:
         node = np.zeros(2, _NODE)
         node["place"], node["side"], node["left"] = _ALL_ROWS, 1, _ROOT
         tiles = node["first_task"][1] = tiles_of(n_rows)
-        mask, found = (
-            queue.copy_of(taken),
-            (self._scratch.is_left, self._lefts_of(tiles)),
-        )
+        mask = queue.copy_of(taken)
+        found = self._scratch.is_left, self._scratch.tile_lefts(tiles)
         queue.run("find_taken", tiles, mask, np.uint32(n_rows), *found)
         self._move(queue.run, queue.copy_of(node), 0, 1, tiles)
 
@@ -267,20 +265,16 @@ class DevicePartition:
             self.rows,
             self.extents,
             self._scratch.is_left,
-            self._lefts_of(tiles),
+            self._scratch.tile_lefts(tiles),
         )
         self._move(run, nodes, first, count, tiles)
-
-    def _lefts_of(self, tiles: int) -> Buffer:
-        """Return where the rows of so many tiles that go left are counted."""
-        return self._scratch.tile_lefts(tiles)
 
     def _move(
         self, run: Run, nodes: Buffer, first: int, count: int, tiles: int
     ) -> None:
         """Move the rows of nodes to the sides that were found."""
-        extents, tile_lefts = self.extents, self._lefts_of(tiles)
-        first_node, is_left = np.uint32(first), self._scratch.is_left
+        extents, first_node = self.extents, np.uint32(first)
+        is_left, tile_lefts = self._scratch.is_left, self._scratch.tile_lefts(tiles)
         run("scan_tiles", count, nodes, first_node, tile_lefts, extents)
         own = nodes, first_node, np.uint32(count), np.uint32(self.n_rows)
         run("move_rows", tiles, *own, self.rows, extents, is_left, tile_lefts)
