@@ -51,6 +51,7 @@ LEVELS = {
 FASTER = {
     "v3": frozenset(
         {
+            "binned_trees._write_slots",
             "binned_trees.add_binned_trees",
             "binning",
             "exact.find_exact_splits",
@@ -98,16 +99,21 @@ FASTER = {
 #: Kernels that others call seldom. They have code of their own, which those share.
 PARTS = frozenset(
     {
+        "binned_trees._write_slots",
         "exact.begin_root",
         "exact.find_exact_splits",
         "exact.partition_entries",
         "exact.send_rows",
+        "gradients._complete_margins",
+        "gradients.finish_lanes",
         "histogram.build_histograms",
         "multi_output.search_columns",
         "partition.look_up_leaves",
         "partition.mark_leaves",
         "partition.partition_rows",
         "partition.sum_leaves",
+        "predict._descend_deep",
+        "residuals._measure_sizes",
         "sparse.find_sparse_splits",
         "sparse.gather_bins",
         "sparse.mark_rows",

@@ -409,8 +409,14 @@ def _mark_tests(tests, bins, marked):
 
 
 @kernel
-def _reach_slots(moves, marked, sets, digits, slots):
-    """Write the slot of each row after the top splits of a tree."""
+def _write_slots(digits, slots):
+    """Write the slot of each row from its digits."""
+    write_numbers(digits, slots)
+
+
+@kernel
+def _follow_moves(moves, marked, sets, digits):
+    """Write the digits of the rows' slots after the top splits of a tree."""
     for word in range(SET_WORDS):
         sets[0, word] = ~np.uint64(0)
         for digit in range(SLOT_BITS):
@@ -422,12 +428,11 @@ def _reach_slots(moves, marked, sets, digits, slots):
         digit = (move >> np.uint64(2 * SLOT_BITS)) & _SLOT
         test = move >> np.uint64(3 * SLOT_BITS)
         move_rows(sets, source, target, marked, test, digits, digit)
-    write_numbers(digits, slots)
 
 
 @kernel
-def _read_digits(moves, marked, digits, slots):
-    """Write the slot of each row after the first levels of a symmetric tree."""
+def _read_digits(moves, marked, digits):
+    """Write the digits of the rows' slots after the first levels of a symmetric tree."""
     for digit in range(SLOT_BITS):
         for word in range(SET_WORDS):
             digits[digit, word] = 0
@@ -435,7 +440,6 @@ def _read_digits(moves, marked, digits, slots):
         test = moves[level] >> np.uint64(3 * SLOT_BITS)
         for word in range(SET_WORDS):
             digits[level, word] = marked[test, word]
-    write_numbers(digits, slots)
 
 
 @inline
@@ -480,11 +484,11 @@ def reach_slots(thread_id, t, binned, scratch):
     tree = binned.trees[t]
     moves = binned.moves[tree["first_move"] : tree["end_move"]]
     tests, digits = scratch.tests[thread_id], scratch.digits[thread_id]
-    slots = scratch.slots[thread_id]
     if tree["is_symmetric"]:
-        _read_digits(moves, tests, digits, slots)
+        _read_digits(moves, tests, digits)
     else:
-        _reach_slots(moves, tests, scratch.sets[thread_id], digits, slots)
+        _follow_moves(moves, tests, scratch.sets[thread_id], digits)
+    _write_slots(digits, scratch.slots[thread_id])
 
 
 @inline

@@ -206,7 +206,7 @@ def lanes_of(thread_id, k, begin, end, new, scratch):
     return g, h
 
 
-@kernel
+@inline
 def _finish_lane(side, thread_id, k, begin, rows, positive_weight, lane, new):
     """Multiply a lane of g or h by the rows' weights, and find the largest."""
     end = begin + lane.size
@@ -229,7 +229,7 @@ def _finish_lane(side, thread_id, k, begin, rows, positive_weight, lane, new):
     raise_largest(new.double.largest[thread_id, k, side:], wide)
 
 
-@inline
+@kernel
 def finish_lanes(thread_id, k, begin, rows, positive_weight, g, h, new):
     """Multiply lanes of g and h by the rows' weights, and find the largest."""
     for side in range(2):
