@@ -56,6 +56,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version and exit; `hornbeam info` prints more.",
+        ),
+    ] = False,
+) -> None: ...
+
+
 Data = Annotated[
     str,
     typer.Argument(
@@ -510,12 +531,6 @@ def plan(
     job = Job(rows, features, bins, depth)
     cluster = Cluster(workers, threads, network=network * 1e9 / 8, memory=memory * 1e9)
     _print_table("Plan", hornbeam.cli.plan.describe(job, cluster, engine, rounds))
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    typer.echo(__version__)
 
 
 @app.command()
