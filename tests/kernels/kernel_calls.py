@@ -25,13 +25,17 @@ BITS = {4: np.int32, 8: np.int64}
 needs_compiler = pytest.mark.skipif(not COMPILED, reason="kernels are plain Python")
 
 
-def run_with(package, script, **environment):
-    """Return the finished process of a script, with this copy of the package."""
+def run_with(package, script, text="", **environment):
+    """Return the finished process of a script, with this copy of the package.
+
+    It may read a text from its standard input.
+    """
     unset = {"NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"}
     unset |= {"HORNBEAM_KERNELS", "HORNBEAM_CPU_LEVEL"}
     kept = {name: value for name, value in os.environ.items() if name not in unset}
     return subprocess.run(
         [sys.executable, "-c", script],
+        input=text,
         env={**kept, "PYTHONPATH": str(package.parent), **environment},
         cwd=package.parent,
         capture_output=True,

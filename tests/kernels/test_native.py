@@ -4,6 +4,7 @@ fit. It is built here with four kernels; `make test-wheel` tests the whole of it
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -37,17 +38,30 @@ def binary(tmp_path_factory):
     ]
     kernels = [f"hornbeam.kernels.{name}" for name in names]
     command = [sys.executable, "-m", "native.build", folder, *kernels]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    # In one process: to begin to compile takes longer than these kernels do.
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, cwd=ROOT, env=alone, check=True, stdout=subprocess.DEVNULL)
     return folder / BINARY
 
 
-@pytest.fixture
-def package(binary, tmp_path):
+def copy_of(binary, folder):
     """Return a copy of the package with the binary."""
     ignored = shutil.ignore_patterns("*.nbi", "*.nbc")
-    copy = shutil.copytree(ROOT / "hornbeam", tmp_path / "hornbeam", ignore=ignored)
+    copy = shutil.copytree(ROOT / "hornbeam", folder / "hornbeam", ignore=ignored)
     shutil.copy(binary, copy / "kernels")
     return copy
+
+
+@pytest.fixture(scope="module")
+def package(binary, tmp_path_factory):
+    """Return a copy of the package with the binary, for tests that do not change it."""
+    return copy_of(binary, tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture
+def own_package(binary, tmp_path):
+    """Return a copy of the package with the binary, for one test."""
+    return copy_of(binary, tmp_path)
 
 
 def says(package, script, **environment):
@@ -147,9 +161,9 @@ def test_the_lists_of_levels_name_kernels():
 
 
 @pytest.mark.slow
-def test_by_request_numba_compiles(package):
-    assert says(package, WEIGH, HORNBEAM_KERNELS="jit") == [False, 0.25, True]
-    assert says(package, WEIGH, NUMBA_DISABLE_JIT="1") == [False, 0.25, False]
+def test_by_request_numba_compiles(own_package):
+    assert says(own_package, WEIGH, HORNBEAM_KERNELS="jit") == [False, 0.25, True]
+    assert says(own_package, WEIGH, NUMBA_DISABLE_JIT="1") == [False, 0.25, False]
 
 
 #: A kernel that the binary does not have, which calls two that are inlined: by LLVM,
@@ -178,13 +192,13 @@ AS_INTEGERS = WEIGH.replace("np.empty(1)", "np.ones(1, np.int64)").replace(
 
 
 @pytest.mark.slow
-def test_numba_compiles_what_the_binary_does_not_have(package):
-    assert says(package, OTHER) == [True, 3.0, True]
+def test_numba_compiles_what_the_binary_does_not_have(own_package):
+    assert says(own_package, OTHER) == [True, 3.0, True]
 
 
 @pytest.mark.slow
-def test_other_types_are_compiled(package):
-    assert says(package, AS_INTEGERS) == [True, 0, True]
+def test_other_types_are_compiled(own_package):
+    assert says(own_package, AS_INTEGERS) == [True, 0, True]
 
 
 @pytest.mark.parametrize(
@@ -212,23 +226,23 @@ def test_without_numba_the_error_names_the_extra(package):
         (lambda data: b"\x7fELF" + bytes(200) + data[-200:], "does not load"),
     ],
 )
-def test_a_damaged_binary_is_not_used(package, damage, fault):
-    file = package / "kernels" / BINARY
+def test_a_damaged_binary_is_not_used(own_package, damage, fault):
+    file = own_package / "kernels" / BINARY
     data = file.read_bytes()
     file.unlink()
     file.write_bytes(damage(data))
-    done = run_with(package, WEIGH)
+    done = run_with(own_package, WEIGH)
     assert json.loads(done.stdout) == [False, 0.25, True]
     assert fault in done.stderr and "RuntimeWarning" in done.stderr
-    done = run_with(package, WITHOUT_NUMBA + WEIGH)
+    done = run_with(own_package, WITHOUT_NUMBA + WEIGH)
     assert done.returncode == 1
     assert fault in done.stderr and 'pip install "hornbeam[jit]"' in done.stderr
 
 
-def test_a_binary_of_other_sources_is_not_used(package):
-    leaves = package / "kernels" / "leaves.py"
+def test_a_binary_of_other_sources_is_not_used(own_package):
+    leaves = own_package / "kernels" / "leaves.py"
     leaves.write_text(leaves.read_text() + "\n")
-    done = run_with(package, WEIGH)
+    done = run_with(own_package, WEIGH)
     assert json.loads(done.stdout) == [False, 0.25, True]
     assert "made from other sources" in done.stderr
 
