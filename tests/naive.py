@@ -164,11 +164,13 @@ def best_split(
 
     The split is the last left bin, or for the features in `categorical` the tuple of
     the categories that go right. Candidates are evaluated in XGBoost's order with exact
-    fractions; the first of equal gains wins. None if both children are large enough for
-    no candidate. With the constraints `held`, the bins also have numbers of rows, which
-    are the last of the left sums.
+    fractions, but for those that are worse by more than floats are off; the first of
+    equal gains wins. None if both children are large enough for no candidate. With the
+    constraints `held`, the bins also have numbers of rows, which are the last of the
+    left sums.
     """
-    steps = [Fraction(float(step)) for step in steps]
+    rough = [float(step) for step in steps], [float(rule) for rule in rules]
+    steps = [Fraction(step) for step in rough[0]]
     rules = [Fraction(rule) if math.isfinite(rule) else rule for rule in rules]
     first = columns[0]
     if held is not None:
@@ -176,27 +178,29 @@ def best_split(
     parts = range(len(sums))
     total = [int(part[offsets[first] : offsets[first + 1]].sum()) for part in sums]
 
-    def scaled(pair):
+    def scaled(pair, steps=steps):
         return [value * step for value, step in zip(pair, steps, strict=False)]
 
-    def score(f, left, right):
+    def score(f, left, right, steps=steps, rules=rules):
         of_sides = list(rules)
         if f in categorical and bins[f] >= rules[4]:
             of_sides[0] += shrinkage(rules)[1]
         if held is None:
-            return gain(*scaled(left), of_sides) + gain(*scaled(right), of_sides)
+            return gain(*scaled(left, steps), of_sides) + gain(
+                *scaled(right, steps), of_sides
+            )
         weights = [
-            held_weight(*scaled(side), side[2], of_sides, held)
+            held_weight(*scaled(side, steps), side[2], of_sides, held)
             for side in (left, right)
         ]
         rise = (weights[1] - weights[0]) * held["directions"][f]
         if rise < 0 or min(left[2], right[2]) < held["least_rows"]:
             return None
         both = sum(
-            gain_at(*scaled(side), weight, of_sides)
+            gain_at(*scaled(side, steps), weight, of_sides)
             for side, weight in zip((left, right), weights, strict=True)
         )
-        own = gain_at(*scaled(total), held["weight"], rules)
+        own = gain_at(*scaled(total, steps), held["weight"], rules)
         return both - own - held["costs"][f]
 
     best = None
@@ -220,6 +224,10 @@ def best_split(
                 continue
             if min(left[1], right[1]) * steps[1] < rules[3]:
                 continue
+            if best is not None:
+                about = score(f, left, right, *rough)
+                if about is not None and about < best[0] - 1e-6 * (1 + abs(best[0])):
+                    continue
             both = score(f, left, right)
             if both is not None and (best is None or both > best[0]):
                 best = both, f, chosen, missing_left, left

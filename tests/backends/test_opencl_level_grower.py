@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from opencl_device import NAME, SHAPES, device_of
+from selection import REPEATS
 
 import hornbeam
 from hornbeam.backends.opencl import devices, level_grower
@@ -97,7 +98,7 @@ def test_trees_are_those_of_the_cpu(grown, kind):
     assert len(grown) == 4 * params.get("num_class", 1)
 
 
-@pytest.mark.parametrize("size", [32, 256])
+@pytest.mark.parametrize("size", [pytest.param(32, marks=REPEATS), 256])
 @pytest.mark.parametrize("kind", ["categories", "few leaves", "a sample"])
 def test_groups_of_work_items_grow_the_same_trees(monkeypatch, grown, kind, size):
     device = replace(device_of(SHAPES[f"{size} items, 64 bits"]), name=NAME)

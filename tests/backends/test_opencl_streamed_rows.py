@@ -200,7 +200,7 @@ WAYS = {
 }
 
 #: Which of them the fast tests try.
-FAST = {kind: ["two, gradients on the host"] for kind in list(MODELS)[::2]}
+FAST = {kind: ["two, gradients on the host"] for kind in list(MODELS)[::4]}
 FAST["plain"].append("one")
 
 

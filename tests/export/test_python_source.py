@@ -18,29 +18,42 @@ from hornbeam.export import to_python
 ALONE = [sys.executable, "-I", "-S", "-c"]
 RUN = """
 import json, runpy, sys
-model = runpy.run_path(sys.argv[1])
-rows = json.load(sys.stdin)
-print(json.dumps([[model["margins"](row), model["predict"](row)] for row in rows]))
+for path, rows in json.load(sys.stdin):
+    model = runpy.run_path(path)
+    print(json.dumps([[model["margins"](row), model["predict"](row)] for row in rows]))
 """
 
 
-def run(source, rows, folder):
-    """Return the margins and the predictions of rows."""
-    path = folder / "model.py"
-    path.write_text(source)
+def run(models, folder):
+    """Return the margins and the predictions of the rows of each (source, rows)."""
+    given = []
+    for number, (source, rows) in enumerate(models):
+        path = folder / f"model{number}.py"
+        path.write_text(source)
+        given.append((str(path), rows))
     process = subprocess.run(
-        [*ALONE, RUN, path], input=json.dumps(rows), capture_output=True, text=True
+        [*ALONE, RUN], input=json.dumps(given), capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
-    margins, predictions = zip(*json.loads(process.stdout), strict=True)
-    shape = (len(rows), -1)
-    return np.reshape(margins, shape), np.reshape(predictions, shape)
+    found = []
+    for line, (_, rows) in zip(process.stdout.splitlines(), models, strict=True):
+        columns = zip(*json.loads(line), strict=True)
+        found.append([np.reshape(values, (len(rows), -1)) for values in columns])
+    return found
+
+
+@pytest.fixture(scope="module")
+def by_the_sources(tmp_path_factory):
+    """Return the margins and the predictions of each case, from one process."""
+    cases = map(exported, CASES)
+    models = [(to_python(case.booster), case.records[:200]) for case in cases]
+    return dict(zip(CASES, run(models, tmp_path_factory.mktemp("models")), strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_margins_are_bitwise_equal(name, tmp_path):
+def test_margins_are_bitwise_equal(name, by_the_sources):
     case = exported(name)
-    margins, predictions = run(to_python(case.booster), case.records[:200], tmp_path)
+    margins, predictions = by_the_sources[name]
     np.testing.assert_array_equal(margins, case.margins[:200])
     np.testing.assert_allclose(predictions, case.predictions[:200], rtol=1e-6)
 
@@ -98,7 +111,7 @@ def test_feature_names_are_escaped(tmp_path):
     booster = hornbeam.train({"max_cat_to_onehot": 1}, data, 5)
     source = to_python(booster)
     assert source.isascii()
-    margins, _ = run(source, records_of(frame), tmp_path)
+    ((margins, _),) = run([(source, records_of(frame))], tmp_path)
     np.testing.assert_array_equal(margins[:, 0], booster.predict(data))
     assert loaded(source)["FEATURES"] == tuple(frame.columns)
     assert codes_of(frame).shape == (200, 5)

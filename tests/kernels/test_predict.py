@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import naive
 import numpy as np
@@ -147,19 +148,29 @@ def test_margins_are_summed_in_the_order_of_trees(dtype, missing, n_threads):
         np.testing.assert_array_equal(few, exact[:9])
 
 
+@cache
+def deep_case(missing, dtype):
+    """Return trees, the second and the last of which are large, rows, and margins."""
+    rng = np.random.default_rng(0)
+    large = random_tree(rng, 1 << 13)
+    assert large.depth() > MOST_LEVELS
+    small, deep = random_tree(rng, 9), random_tree(rng, 20, deep=True)
+    rows = random_rows(rng, 5000, dtype, missing)
+    of_small, of_large, of_deep = (
+        naive.predict_tree(in_type(tree, dtype), rows) for tree in (small, large, deep)
+    )
+    exact = np.zeros((len(rows), 1), dtype)
+    for values in (of_small, of_large, of_deep, of_large):
+        exact[:, 0] += values
+    return [small, large, deep, large], rows, exact
+
+
 @pytest.mark.skipif(not COMPILED, reason="too many rows for plain Python")
 @pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_large_deep_trees_group_their_rows(missing, dtype, n_threads):
-    rng = np.random.default_rng(0)
-    large = random_tree(rng, 1 << 13)
-    trees = [random_tree(rng, 9), large, random_tree(rng, 20, deep=True), large]
-    assert large.depth() > MOST_LEVELS
-    rows = random_rows(rng, 5000, dtype, missing)
-    exact = np.zeros((len(rows), 1), dtype)
-    for tree in trees:
-        exact[:, 0] += naive.predict_tree(in_type(tree, dtype), rows)
+    trees, rows, exact = deep_case(missing, dtype)
     start = np.zeros_like(exact)
     found = margins_of(trees, [0] * 4, rows, start, n_threads, rows_together=2000)
     np.testing.assert_array_equal(found, exact)

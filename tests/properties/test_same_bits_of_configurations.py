@@ -365,7 +365,10 @@ def assert_one_model(configuration, turns, rounds=ROUNDS, counts=THREADS):
     ],
 )
 def test_each_choice_is_one_model_on_any_threads(configuration, turns, thread_counts):
-    assert_one_model(configuration, turns, counts=thread_counts)
+    # Dropout leaves out one of two trees in the third round.
+    is_long = IS_WHOLE or configuration["booster"] == "dropout"
+    rounds = ROUNDS if is_long else 2
+    assert_one_model(configuration, turns, rounds, counts=thread_counts)
 
 
 @pytest.mark.slow
