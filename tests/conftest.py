@@ -24,9 +24,10 @@ from selection import (
 )
 from xdist.scheduler import LoadFileScheduling
 
-#: Beginnings of the paths of tests that share a cluster, a session, or the process from
-#: which theirs are forked. A process of tests has one of these, with the modules of
-#: commands or of Dask's workers, and to load them takes seconds.
+#: Beginnings of the paths of tests that share a cluster, a session, the programs of a
+#: device, or the process from which theirs are forked. A process of tests has one of
+#: these, with the modules of commands or of Dask's workers, and to load them takes
+#: seconds.
 SHARING = (
     ("tests/dask/",),
     ("tests/ray/test_ray_train",),
@@ -36,15 +37,17 @@ SHARING = (
         *("tests/backends/test_opencl_devices", "tests/xgboost/test_collective"),
         *("tests/xgboost/test_group_faults", "tests/test_killed_training"),
     ),
+    ("tests/backends/test_opencl_",),
 )
 
 #: Beginnings of the paths of the tests that take longest. They run first, so that at
 #: the end no process has a long file left while the others have none.
 LONGEST = (
-    *("tests/spark/", "tests/ray/", "tests/dask/", "tests/cli/", "tests/test_quality"),
+    *("tests/spark/", "tests/ray/", "tests/dask/", "tests/cli/"),
+    *("tests/backends/test_opencl", "tests/test_quality"),
     *("tests/properties/", "tests/test_site"),
     *("tests/test_docs", "tests/benchmarks/", "tests/test_io_faults"),
-    *("tests/test_contributing", "tests/backends/test_opencl", "tests/test_digests"),
+    *("tests/test_contributing", "tests/test_digests"),
     *("tests/kernels/test_jit", "tests/explain/report/"),
     *("tests/xgboost/test_group_machines", "tests/data/sources/test_stream"),
     *("tests/test_warm_up", "tests/test_demo", "tests/kernels/test_native"),
