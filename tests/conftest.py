@@ -12,6 +12,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Spark's Java ends after a minute or two: its second compiler and collecting garbage in
 # parallel would take two fifths of the processor's time that the tests of Spark take.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Hypothesis would import trio, for tests that are asynchronous.
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 
 import profiles  # noqa: F401
 import pytest

@@ -36,8 +36,12 @@ ALL_CASES = ("tests/test_digests.py",)
 #: Marks of cases that repeat what a fast test holds.
 REPEATS = (pytest.mark.slow, pytest.mark.repeats)
 
-#: Folders of slow tests alone.
+#: Folders and files of slow tests alone.
 SLOW_FOLDERS = (FOLDER / "ray", FOLDER / "spark")
+SLOW_FILES = (
+    FOLDER / "distributed/test_engines.py",
+    FOLDER / "explain/report/test_report_browser.py",
+)
 
 #: What a file has that marks a test as slow, by itself or as a helper does.
 SLOW_MARK = re.compile(
@@ -59,7 +63,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not _is_of_folders(config):
         return None
     if "not slow" in config.option.markexpr:
-        return collection_path in SLOW_FOLDERS or None
+        return collection_path in SLOW_FOLDERS + SLOW_FILES or None
     if config.option.markexpr.startswith("slow") and collection_path.suffix == ".py":
         return not _has_slow_tests(collection_path) or None
     return None
