@@ -26,7 +26,7 @@ import numpy as np
 import hornbeam
 
 rng = np.random.default_rng(0)
-rows = rng.normal(size=({N_ROWS}, 8)).astype(np.float32)
+rows = rng.normal(size=({N_ROWS}, 4)).astype(np.float32)
 labels = rows[:, 0] * rows[:, 1] + rng.normal(size={N_ROWS})
 data = hornbeam.DMatrix(rows, labels)
 

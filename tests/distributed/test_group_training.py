@@ -103,7 +103,7 @@ def test_histograms_in_shared_memory(monkeypatch, params):
     def train(rows):
         data = hornbeam.DMatrix(x[rows], y[rows])
         given = {"nthread": 1, "max_bin": 256} | params
-        return hornbeam.train(given, data, 3, verbose_eval=False).digest()
+        return hornbeam.train(given, data, 2, verbose_eval=False).digest()
 
     def of_part(rows):
         return train(slice(*(3 * bound for bound in (rows.start, rows.stop))))

@@ -48,7 +48,14 @@ def run(source, codes, case, folder, name="model"):
     return results
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # To compile one takes most of the time.
+        pytest.param(name, marks=pytest.mark.slow if number % 3 else [])
+        for number, name in enumerate(CASES)
+    ],
+)
 def test_margins_are_bitwise_equal(name, tmp_path):
     case = exported(name)
     margins, predictions = run(to_c(case.booster), case.codes, case, tmp_path)

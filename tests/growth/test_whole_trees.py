@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -452,19 +453,24 @@ LIMITED = {
 MULTI_OUTPUT = {"multi_strategy": "multi_output_tree"}
 
 
+@cache
+def large_matrix(several):
+    """Return enough rows for every phase to be shared among threads."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(120_000, 24)).astype(np.float32)
+    values[rng.random(values.shape) < 0.02] = np.nan
+    labels = np.nan_to_num(values[:, 0] * values[:, 1] + values[:, 2])
+    if several:
+        labels = np.column_stack([labels, np.nan_to_num(values[:, 3])])
+    return hornbeam.DMatrix(values, labels)
+
+
 @pytest.mark.parametrize("limits", [{}, LIMITED, MULTI_OUTPUT, LIMITED | MULTI_OUTPUT])
 @pytest.mark.parametrize("policy", ["depthwise", "lossguide"])
 def test_threads_share_the_phases_of_large_nodes(
     policy, limits, grown_in_one_call, thread_counts
 ):
-    """Enough rows for every phase to be shared among threads."""
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(120_000, 24)).astype(np.float32)
-    values[rng.random(values.shape) < 0.02] = np.nan
-    labels = np.nan_to_num(values[:, 0] * values[:, 1] + values[:, 2])
-    if "multi_strategy" in limits:
-        labels = np.column_stack([labels, np.nan_to_num(values[:, 3])])
-    data, found = hornbeam.DMatrix(values, labels), []
+    data, found = large_matrix(several="multi_strategy" in limits), []
     for threads in thread_counts:
         params = {"nthread": threads, "grow_policy": policy, "max_leaves": 40, **limits}
         model = hornbeam.train(params, data, 2, verbose_eval=False)

@@ -258,9 +258,9 @@ def test_intervals_of_diamond_prices_are_calibrated(name):
     rest = DMatrix(held_out[0], held_out[1])
     report = {}
     booster = hornbeam.train(
-        {"objective": name, "eta": 0.1, "max_depth": 4},
+        {"objective": name, "eta": 0.2, "max_depth": 4},
         DMatrix(rows, price),
-        80,
+        40,
         evals=[(rest, "rest")],
         evals_result=report,
         verbose_eval=False,
@@ -274,10 +274,10 @@ def test_intervals_of_diamond_prices_are_calibrated(name):
         inside = (intervals[:, 0] <= held_out[1]) & (held_out[1] <= intervals[:, 1])
         assert abs(inside.mean() - level) < 0.05
     # As good a model with one spread for all says less.
-    squares = {"objective": "reg:squarederror", "eta": 0.1, "max_depth": 4}
+    squares = {"objective": "reg:squarederror", "eta": 0.2, "max_depth": 4}
     logs = name != NORMAL
     learned, measured = (np.log(p) if logs else p for p in (price, held_out[1]))
-    plain = hornbeam.train(squares, DMatrix(rows, learned), 80, verbose_eval=False)
+    plain = hornbeam.train(squares, DMatrix(rows, learned), 40, verbose_eval=False)
     errors = plain.predict(rest) - measured
     alike = -scipy.stats.norm.logpdf(errors, 0, np.std(errors)).mean()
     gain = {NORMAL: 0.5, LOGNORMAL: 0.03, COUNTS: 0.02}[name]

@@ -224,7 +224,7 @@ def test_boosters_reduce_the_loss(more):
     X, y = simulated(1000)
     data, log = DMatrix(X, y), {}
     evals = {"evals": [(data, "train")], "evals_result": log, "verbose_eval": False}
-    hornbeam.train({**ORDINAL, "eta": 0.1, **more}, data, 30, **evals)
+    hornbeam.train({**ORDINAL, "eta": 0.2, **more}, data, 15, **evals)
     losses = log["train"]["mlogloss"]
     assert losses[-1] < 0.94 * losses[0]
 
