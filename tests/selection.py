@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ __all__ = [
     "IS_SECOND",
     "IS_WHOLE",
     "REPEATS",
+    "half_slow",
     "pytest_ignore_collect",
     "pytest_itemcollected",
     "share_of",
@@ -36,6 +39,22 @@ ALL_CASES = ("tests/test_digests.py",)
 #: Marks of cases that repeat what a fast test holds.
 REPEATS = (pytest.mark.slow, pytest.mark.repeats)
 
+
+def half_slow(cases: Iterable[Any], marks: Any = REPEATS) -> list[Any]:
+    """Return cases for `parametrize`, of which the second, fourth ... are slow.
+
+    They repeat what the others hold, unless they are marked otherwise. A tuple has the
+    values of several parameters.
+    """
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else [case]),
+            marks=marks if place % 2 else [],
+        )
+        for place, case in enumerate(cases)
+    ]
+
+
 #: Folders and files of slow tests alone.
 SLOW_FOLDERS = (FOLDER / "ray", FOLDER / "spark")
 SLOW_FILES = (
@@ -45,7 +64,7 @@ SLOW_FILES = (
 
 #: What a file has that marks a test as slow, by itself or as a helper does.
 SLOW_MARK = re.compile(
-    r"mark\.slow|REPEATS|own_cluster|own_scheduler|from recovery import"
+    r"mark\.slow|REPEATS|half_slow|own_cluster|own_scheduler|from recovery import"
 )
 
 

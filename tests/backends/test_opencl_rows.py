@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from opencl_device import SHAPES, device_of, shapes_with
 from parts import GROWTH, KINDS, grow, grow_in_memory
+from selection import half_slow
 
 import hornbeam
 from hornbeam.backends.opencl import bin_upload, staging
@@ -32,7 +33,7 @@ def on_device(shape):
     return partial(OpenCLRows, queue=DeviceQueue(device_of(SHAPES[shape])))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", half_slow(KINDS))
 def test_rows_on_a_device_give_the_same_trees(kind):
     assert grow(on_device("one item"), **KINDS[kind]) == grow_in_memory(kind)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from opencl_device import HALVES, needs_two
 from parts import KINDS, N_ROWS, grow, grow_in_memory
+from selection import half_slow
 
 import hornbeam
 from hornbeam.backends.opencl import devices
@@ -16,7 +17,7 @@ from hornbeam.kernels.jit import COMPILED
 
 
 @needs_two
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", half_slow(KINDS))
 def test_two_devices_give_the_same_trees(kind):
     rows = partial(SplitRows, devices=HALVES)
     assert grow(rows, **KINDS[kind]) == grow_in_memory(kind)
@@ -47,7 +48,7 @@ MODELS = {
 
 
 @needs_two
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", half_slow(MODELS))
 def test_two_devices_give_the_same_model(monkeypatch, kind, thread_counts):
     more = MODELS[kind]
     monkeypatch.setattr(devices, "find_devices", lambda: HALVES)

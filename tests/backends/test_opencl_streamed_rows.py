@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from opencl_device import HALVES, NAME, SHAPES, device_of, needs_two, shapes_with
 from parts import KINDS, N_ROWS, grow, grow_in_memory
-from selection import IS_WHOLE, REPEATS
+from selection import IS_WHOLE, REPEATS, half_slow
 from test_external_rows import UNLIMITED, external_rows
 
 import hornbeam
@@ -55,7 +55,7 @@ def smallest(folder, devices, **options):
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", half_slow(KINDS))
 def test_blocks_give_the_trees_of_rows_in_memory(tmp_path, kind):
     assert grow(streamed(tmp_path), **KINDS[kind]) == grow_in_memory(kind)
 

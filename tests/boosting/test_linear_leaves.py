@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import xgboost
+from selection import half_slow
 
 import hornbeam
 from hornbeam import DMatrix, ErrorCode
@@ -255,7 +256,9 @@ CONFIGURATIONS = {
 }
 
 
-@pytest.mark.parametrize("params", CONFIGURATIONS.values(), ids=list(CONFIGURATIONS))
+@pytest.mark.parametrize(
+    "params", half_slow(CONFIGURATIONS.values()), ids=list(CONFIGURATIONS)
+)
 def test_models_are_equal_on_any_number_of_threads(params, thread_counts):
     rows, labels = table(40_000, dtype=np.float64)
     labels = graded(labels, 3) if "num_class" in params else labels

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from selection import half_slow
 
 import hornbeam
 from hornbeam import Booster, DMatrix, QuantileDMatrix
@@ -103,7 +104,7 @@ def test_a_single_output_has_scalar_leaves():
     assert models[0].digest() == models[1].digest()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", half_slow(KINDS))
 def test_training_continues_from_files_and_pickles(kind):
     weight = RNG.random(len(X))
     whole = train(KINDS[kind], weight=weight)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from clusters import process_of
 from dask import delayed
+from selection import half_slow
 
 import hornbeam
 from hornbeam import Booster, DataError, DMatrix, NotTrainedError, ParameterError
@@ -57,7 +58,7 @@ def assert_same(lazy, expected):
     np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", half_slow(KINDS, pytest.mark.slow))
 def test_an_array_and_a_matrix_become_arrays(client, booster, x, kind):
     collection = da.from_array(x, chunks=(50, 3))
     expected = booster.predict(DMatrix(x), **KINDS[kind])

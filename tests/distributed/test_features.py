@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from engine_features import BEFORE, CASES, FRAME, ROWS, part_of, table, train
 from group_processes import call_in_threads
+from selection import half_slow
 
 import hornbeam
 import hornbeam.distributed.processes
@@ -42,7 +43,7 @@ def in_group(name):
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", half_slow(CASES, pytest.mark.slow))
 def test_groups_train_what_the_table_says(name):
     found = in_group(name)
     if TABLE[name]["processes"] == "no":

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 from exported_models import CASES, exported
+from selection import half_slow
 from sklearn.datasets import load_breast_cancer, load_wine
 
 import hornbeam
@@ -37,7 +38,7 @@ def as_float32(case):
     )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", half_slow(CASES, pytest.mark.slow))
 def test_predictions_of_onnxruntime(name):
     case = exported(name)
     assert np.isnan(case.codes).any()

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from samples import ranked, softmax_gradients, squared_gradients
-from selection import REPEATS
+from selection import REPEATS, half_slow
 
 import hornbeam
 from hornbeam import Booster, DMatrix, QuantileDMatrix
@@ -461,7 +461,7 @@ RANKINGS = {
 }
 
 
-@pytest.mark.parametrize("case", RANKINGS)
+@pytest.mark.parametrize("case", half_slow(RANKINGS))
 def test_rankings_on_any_number_of_threads(case, thread_counts):
     rows, labels = tall(60_000, 4)
     groups = np.sort(np.random.default_rng(3).integers(900, size=len(rows)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from selection import REPEATS
+from selection import REPEATS, half_slow
 
 import hornbeam
 from hornbeam import DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix
@@ -119,7 +119,7 @@ def test_any_number_of_threads_and_on_disk(params, wide, thread_counts):
     assert free not in digests
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", half_slow(CONFIGURATIONS))
 def test_trees_of_all_outputs(name, of_all_outputs, thread_counts):
     held, paged = of_all_outputs
     params = {**CONFIGURATIONS[name], "multi_strategy": "multi_output_tree"}

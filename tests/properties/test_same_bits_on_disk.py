@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from selection import half_slow
 
 import hornbeam
 from hornbeam import DataIter, DMatrix, ExtMemQuantileDMatrix, QuantileDMatrix, memory
@@ -110,7 +111,7 @@ def expected():
     return train({}, DMatrix(X, Y, weight=W)).digest()
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", half_slow(SOURCES))
 def test_any_source(source, tmp_path, expected):
     data, beside = SOURCES[source](tmp_path)
     paged = ExtMemQuantileDMatrix(data, **beside, cache=tmp_path / "a")
@@ -147,7 +148,7 @@ CONFIGURATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", half_slow(CONFIGURATIONS))
 def test_any_configuration(name, tmp_path):
     params = CONFIGURATIONS[name]
     label = Y

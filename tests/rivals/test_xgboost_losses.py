@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xgboost
 from samples import few_values, ranked
+from selection import half_slow
 from test_xgboost import LIBRARIES, assert_same_model, assert_same_reports, both
 
 import hornbeam
@@ -57,7 +58,7 @@ OBJECTIVES = [
 ]
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", half_slow(OBJECTIVES, pytest.mark.slow))
 def test_the_loss_on_held_out_rows_is_not_worse(objective):
     margins = []
     for seed in range(3):

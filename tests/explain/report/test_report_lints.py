@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from report_cases import frame_of, trained
+from selection import half_slow
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 import hornbeam
@@ -36,7 +37,7 @@ def lints(frame, labels, now=None, params=None, level="warning", **arguments):
     return [(lint.title, lint.where) for lint in found.lints if lint.level == level]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", half_slow(range(5), pytest.mark.slow))
 def test_clean_data_has_no_warning(seed):
     assert lints(*frame_of(3000, seed), seed=seed) == []
 
