@@ -175,7 +175,9 @@ def legend(ax: Axes, title: str | None = None, *, outside: bool = False) -> None
         place["ncols"] = -(-entries // ENTRIES)
     place |= {"fontsize": SMALL_FONT, "title_fontsize": SMALL_FONT}
     place |= {"handlelength": 1.5, "markerscale": 1.3}
-    ax.legend(title=title, edgecolor="none", framealpha=0.8, **place)
+    drawn = ax.legend(title=title, edgecolor="none", framealpha=0.8, **place)
+    for text in (drawn.get_title(), *drawn.get_texts()):
+        text.set_parse_math(False)
 
 
 def shorten(line: str, longest: int = _LONGEST_LINE) -> str:

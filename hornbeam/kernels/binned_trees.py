@@ -432,7 +432,7 @@ def _follow_moves(moves, marked, sets, digits):
 
 @kernel
 def _read_digits(moves, marked, digits):
-    """Write the digits of the rows' slots after the first levels of a symmetric tree."""
+    """Write the digits of slots after the first levels of a symmetric tree."""
     for digit in range(SLOT_BITS):
         for word in range(SET_WORDS):
             digits[digit, word] = 0

@@ -181,7 +181,7 @@ def _draw_map(ax: Axes, found: PartialDependence, said: str) -> None:
         over: dict[str, Any] = {"colors": "white", "linewidths": 0.6, "alpha": 0.7}
         ax.contour(x, y, found.average.T, 8, **over)
     bar = ax.figure.colorbar(mesh, ax=ax)
-    bar.set_label(said, fontsize=FONT)
+    bar.set_label(said, fontsize=FONT, parse_math=False)
     bar.ax.tick_params(labelsize=SMALL_FONT)
     bar.outline.set_visible(False)
     halo = [withStroke(linewidth=2, foreground=PAPER)]

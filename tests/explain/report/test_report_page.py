@@ -143,11 +143,14 @@ def test_names_are_never_markup():
         "age": (
             "&lt;script>alert(1)&lt;/script> '\" onerror=alert(1) x=' $x_1^{2$ \\frac"
         ),
-        "city": "{{ 7*7 }}{% raw %}",
+        "city": "{{ 7*7 }}{% raw %} $x_1^{2$",
     }
     frame = FRAME[[*hostile]].rename(columns=hostile)  # each feature has its pictures
     frame[hostile["city"]] = frame[hostile["city"]].cat.rename_categories(
-        {"Kiel": "</script><script>document.title='broken'</script>", "Ulm": "<!--"}
+        {
+            "Kiel": "</script><script>document.title='broken'</script>",
+            "Ulm": "<!-- $x_1^{2$",
+        }
     )
     model = trained(frame, LABELS)
     text = model.report(
