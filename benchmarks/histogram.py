@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.stage import Report, binned, parse_arguments, seconds_of, shares
 from hornbeam.binning.layout import RowColumns
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.histogram import (
     BinColumns,
     HistogramBuffers,
@@ -49,7 +50,7 @@ def main() -> None:
     columns = np.arange(n_features, dtype=np.uint64)
     is_byte = codes.dtype.itemsize == 1
     packed_cells = np.full(n_features, BYTE_BINS) if is_byte else np.diff(offsets)
-    starts = (np.cumsum(packed_cells) - packed_cells).astype(np.uint64)
+    starts = np.cumsum(packed_cells) - packed_cells
     wide = np.empty((2, 0), np.int64)
     for threads in arguments.threads:
         turned = n_features * is_byte
@@ -75,13 +76,13 @@ def main() -> None:
                 tasks,
                 joins,
                 BinColumns(
-                    codes,
+                    *Bins.of(codes),
                     columns,
                     starts,
                     stored.table["cell"][columns],
                     stored.table,
                     stored.histogram_bins,
-                    dense.by_feature,
+                    *Bins.of(dense.by_feature),
                 ),
                 rows,
                 QuantisedGradients(packed, wide),

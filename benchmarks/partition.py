@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.libraries import BINS
 from benchmarks.stage import Report, binned, parse_arguments, seconds_of
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.layout import FEATURE_DTYPE, NODE_DTYPE, SPLIT_DTYPE
 from hornbeam.kernels.partition import partition_rows
 from hornbeam.kernels.plan import enter_splits, plan_partition
@@ -48,7 +49,8 @@ def main() -> None:
             n_tasks, actors = plan_partition(batch, nodes, threads, False, tasks)
             tasks = tasks[:n_tasks]
             counts = np.empty(n_tasks, np.int64)
-            inputs = (tasks, nodes, no_sets, matrix.by_feature, rows, counts)
+            bins = Bins.of(matrix.by_feature)
+            inputs = (tasks, nodes, no_sets, bins, rows, counts)
             with lease(threads) as team:
                 seconds = seconds_of(
                     arguments.repeats, team.run, partition_rows, actors, *inputs

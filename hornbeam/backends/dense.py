@@ -13,6 +13,7 @@ from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.row_state import NO_ROWS
 from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout, RowColumns
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.histogram import (
     BinColumns,
     HistogramBuffers,
@@ -34,6 +35,7 @@ _TASK_COLUMNS = 40
 #: Most packed histogram bins of one task.
 _SCRATCH_BINS = 1 << 16
 _NO_WIDE = np.empty((2, 0), np.int64)
+_NO_BINS = Bins.of(np.empty((0, 0), np.uint8))
 _NO_UNITS = QuantisedGradients(np.empty(0, np.int64), _NO_WIDE)
 
 
@@ -44,7 +46,7 @@ class DenseRows(MemoryRows):
     """
 
     def _use_bins(self, bins: DenseBins) -> HistogramLayout:
-        self._by_feature, self._by_row = bins.by_feature, bins.by_row
+        self._by_feature, self._by_row = Bins.of(bins.by_feature), Bins.of(bins.by_row)
         layout = bins.layout
         every_row = np.arange(self.n_rows, dtype=np.uint32)
         both_sides = np.empty((2, self.n_rows), np.uint32)
@@ -61,8 +63,7 @@ class DenseRows(MemoryRows):
         if self._builder.choose(features):
             #: Of the tree.
             self._columns = self._builder.columns(self._by_row, self._by_feature)
-            by_feature, lists = self._by_feature, self._partition.rows
-            self._tree_rows = TreeRows(by_feature, self._columns, lists)
+            self._tree_rows = TreeRows(self._columns, self._partition.rows)
         if taken is None:
             return self._partition.begin_with_all()
         self._partition.begin_tree(taken)
@@ -216,7 +217,7 @@ class HistogramBuilder:
             blocks.append(min(fitting, begin + most_columns))
         self.blocks = np.array(blocks)
         first = np.repeat(self.blocks[:-1], np.diff(self.blocks))
-        self._starts = (ends - bins - (ends - bins)[first]).astype(np.uint64)
+        self._starts = ends - bins - (ends - bins)[first]
         return True
 
     def build(
@@ -273,24 +274,20 @@ class HistogramBuilder:
                 HistogramSlots(histograms, self.slabs, first),
             )
 
-    def columns(
-        self, by_row: NDArray[Any], by_feature: NDArray[Any] | None = None
-    ) -> BinColumns:
+    def columns(self, by_row: Bins, by_feature: Bins = _NO_BINS) -> BinColumns:
         """Return the chosen columns of these bins.
 
-        `by_row` is (rows * columns,), `by_feature` (columns, rows), without packed
-        columns; None: consecutive rows are read by row, too.
+        `by_row` is (rows * columns,), `by_feature` (columns, rows), where no column is
+        packed; without it consecutive rows are read by row, too.
         """
-        if by_feature is None or self._spread.size > 0:
-            by_feature = np.empty((0, 0), by_row.dtype)
         return BinColumns(
-            by_row,
+            *by_row,
             self._columns,
             self._starts,
             self._cells,
             self._table,
             self._spread,
-            by_feature,
+            *by_feature,
         )
 
     def unit_hessians(self, rows: int) -> QuantisedGradients:

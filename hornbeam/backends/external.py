@@ -17,6 +17,7 @@ from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.rows import Rows
 from hornbeam.backends.sampled_rows import SampledRows
 from hornbeam.binning.layout import BinBlock, ExternalBins
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.team import Team
 
 __all__ = ["ExternalRows"]
@@ -197,8 +198,8 @@ class ExternalRows(Rows):
             return
         add = False
         for rows, block in self._pass(by_row=True):
-            moved = rows.move(_two_dimensional(block.by_feature))
-            columns = self._builder.columns(block.by_row)
+            moved = rows.move(_bins_by_feature(block))
+            columns = self._builder.columns(Bins.of(block.by_row))
             for column, pair in enumerate(self._quantised(block.number)):
                 self._builder.build(
                     rows, nodes, slots, histograms[column], columns, *pair, add=add
@@ -247,7 +248,7 @@ class ExternalRows(Rows):
             return self._sum_from_root(self._cached_sample, nodes, leaves, n_leaves)
         sums: Any = 0
         for rows, block in self._pass(by_row=False):
-            by_feature = _two_dimensional(block.by_feature)
+            by_feature = _bins_by_feature(block)
             leaf_of = self._state.leaf_of(block.number)
             rows.mark_leaves(nodes, leaves, n_leaves, by_feature, leaf_of)
             sums = sums + self._state.of_tree(block.number).sum_leaves(n_leaves)
@@ -274,7 +275,7 @@ class ExternalRows(Rows):
             for block in blocks:
                 rows, taken = self._partitions[block.number], sample.taken[block.number]
                 leaf_of = rows.rows[0]
-                by_feature = _two_dimensional(block.by_feature)
+                by_feature = _bins_by_feature(block)
                 sample.route(rows.every_row, by_feature, leaf_of)
                 in_sample = self._state.leaf_of(block.number)
                 in_sample[:] = n_leaves
@@ -338,6 +339,7 @@ class ExternalRows(Rows):
         self._state.close()
 
 
-def _two_dimensional(by_feature: NDArray[Any]) -> NDArray[Any]:
+def _bins_by_feature(block: BinBlock) -> Bins:
     """Return the columns of a block as kernels take them, also where there are none."""
-    return by_feature.reshape(0, 0) if by_feature.ndim == 1 else by_feature
+    own = block.by_feature
+    return Bins.of(own.reshape(0, 0) if own.ndim == 1 else own)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.backends.row_loop import run_rows
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.layout import NODE_DTYPE, TASK_ROWS
 from hornbeam.kernels.partition import (
     bring_home,
@@ -140,7 +141,7 @@ class RowPartition:
         """Let the rows of these nodes, which are split, stay there until `move`."""
         self._pending = nodes
 
-    def move(self, by_feature: NDArray[Any]) -> NDArray[np.intp]:
+    def move(self, by_feature: Bins) -> NDArray[np.intp]:
         """Move the rows of pending splits to the children; return the split nodes.
 
         `by_feature` are the bins, (columns, rows), of which those of the splits are
@@ -182,7 +183,7 @@ class RowPartition:
         nodes: NDArray[np.intp],
         leaves: NDArray[np.intp],
         n_leaves: int,
-        by_feature: NDArray[Any],
+        by_feature: Bins,
         leaf_of: NDArray[np.uint32],
     ) -> None:
         """Write the leaf of each row to `leaf_of`; `n_leaves` if it is in no node.
@@ -216,9 +217,7 @@ class RowPartition:
             leaf_of,
         )
 
-    def mark_left_out(
-        self, by_feature: NDArray[Any], leaf_of: NDArray[np.uint32]
-    ) -> None:
+    def mark_left_out(self, by_feature: Bins, leaf_of: NDArray[np.uint32]) -> None:
         """Write the leaf of each row that is not in the sample, from the root."""
         if self._n_taken < self.every_row.size:
             self.route(self.rows[0, self._n_taken :], by_feature, leaf_of)
@@ -226,7 +225,7 @@ class RowPartition:
     def route(
         self,
         rows: NDArray[np.uint32],
-        by_feature: NDArray[Any],
+        by_feature: Bins,
         leaf_of: NDArray[np.uint32],
     ) -> None:
         """Write the leaf of each of these rows, routed from the root.

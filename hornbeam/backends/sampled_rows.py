@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hornbeam.backends.dense import HistogramBuilder
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.binning.layout import BinBlock, HistogramLayout
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.team import Team
 
 __all__ = ["SampledRows"]
@@ -100,8 +101,9 @@ class SampledRows:
         histograms: NDArray[np.int64],
     ) -> None:
         """Write the sums of each node's rows into the histogram in its slot."""
-        self._partition.move(self._by_feature)
-        columns = builder.columns(self._by_row.reshape(-1), self._by_feature)
+        by_feature = Bins.of(self._by_feature)
+        self._partition.move(by_feature)
+        columns = builder.columns(Bins.of(self._by_row.reshape(-1)), by_feature)
         builder.build(
             self._partition, nodes, slots, histograms, columns, self._packed, self._wide
         )
@@ -125,7 +127,7 @@ class SampledRows:
     def route(
         self,
         rows: NDArray[np.uint32],
-        by_feature: NDArray[Any],
+        by_feature: Bins,
         leaf_of: NDArray[np.uint32],
     ) -> None:
         """Write the leaf of each of these rows of a block, sampled or not."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +13,7 @@ from hornbeam.backends.entry_tree_grower import (
 from hornbeam.backends.interface import GrownTree, GrowthLimits
 from hornbeam.backends.row_state import NO_ROWS
 from hornbeam.binning.layout import SparseBins
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.sparse import (
@@ -53,7 +52,8 @@ _Gathering = tuple[
     SparseEntries,
     NDArray[np.int64],
     NDArray[np.uint32],
-    NDArray[Any],
+    NDArray[np.uint8],
+    NDArray[np.uint16],
 ]
 
 
@@ -80,15 +80,17 @@ class SparseTreeGrower(EntryTreeGrower):
         self._marks = np.empty(n_rows, np.int64)
         self._most_entries = int(np.diff(bins.starts).max())
         self._most_bins = int(bins.n_bins.max())
-        kind = bins.bins.dtype
-        self._by_row = RowEntries(np.empty(0, np.int64), NO_ROWS, np.empty(0, kind))
+        self._entries = SparseEntries(bins.starts, bins.rows, *Bins.of(bins.bins))
+        no_bins = Bins.of(bins.bins[:0])
+        none = SparseEntries(np.empty(0, np.int64), NO_ROWS, *no_bins)
+        self._by_row = RowEntries(*none)
         #: The memory of `SparseTreeBuffers` that gathers entries.
         self._gathering: _Gathering = (
             NO_ROWS,
-            SparseEntries(np.empty(0, np.int64), NO_ROWS, np.empty(0, kind)),
+            none,
             np.empty(0, np.int64),
             np.empty((2, 0), np.uint32),
-            np.empty(0, kind),
+            *no_bins,
         )
         self._wide = np.empty((team.size, 2, 0), np.int64)
         self._bounds = np.concatenate([[0], np.cumsum(bins.n_bins)])
@@ -133,7 +135,7 @@ class SparseTreeGrower(EntryTreeGrower):
             self._buffers = None
 
     def _run(self, search: EntryTreeSearch, call: TreeCall, tables: TreeTables) -> None:
-        own, outputs = self._bins, self._outputs
+        entries, outputs = self._entries, self._outputs
         if self._state[NEXT] == 0:
             self.node_of[:] = 0
         wide, gradients = 0, None
@@ -152,10 +154,10 @@ class SparseTreeGrower(EntryTreeGrower):
         self._team.run(
             grow_sparse_tree,
             self._team.threads_for(
-                max(1, search.columns) * CELLS_PER_ENTRY * own.rows.size
+                max(1, search.columns) * CELLS_PER_ENTRY * entries.rows.size
             ),
             SparseTreeRows(
-                SparseEntries(own.starts, own.rows, own.bins),
+                entries,
                 self._by_row,
                 search.taken,
                 self.node_of,
@@ -182,18 +184,19 @@ class SparseTreeGrower(EntryTreeGrower):
     def _list_by_row(self) -> None:
         """List the entries by row, and allocate memory for gathering some of them."""
         own = self._bins
-        self._by_row = RowEntries(*own.by_row())
+        pointers, features, bins = own.by_row()
+        self._by_row = RowEntries(pointers, features, *Bins.of(bins))
         # The operating system allocates pages on first write.
         self._gathering = (
             np.empty(self.node_of.size, np.uint32),
             SparseEntries(
                 np.empty_like(own.starts),
                 np.empty_like(own.rows),
-                np.empty_like(own.bins),
+                *Bins.of(np.empty_like(own.bins)),
             ),
             np.empty(self._most_bins, np.int64),
             np.empty((2, own.rows.size), np.uint32),
-            np.empty_like(own.bins),
+            *Bins.of(np.empty_like(own.bins)),
         )
         self._buffers = None
 
@@ -230,7 +233,7 @@ class SparseTreeGrower(EntryTreeGrower):
             SparseHistograms(
                 sums,
                 self._bounds,
-                SparseEntries(own.starts[:0], own.rows[:0], own.bins[:0]),
+                SparseEntries(own.starts[:0], own.rows[:0], *Bins.of(own.bins[:0])),
                 *np.empty((3, searched + 1), np.int64),
             ),
             self._free,

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.kernels.bin_blocks import TURNED_COLUMNS, TURNED_ROWS, turn_bins
-from hornbeam.kernels.jit import inline, kernel, overload
+from hornbeam.kernels.bins import Bins
+from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import ADD, BLOCK_ROWS, BYTE_BINS, PACK
 from hornbeam.kernels.sync import barrier, next_task_of_side, prefetch
 
@@ -30,6 +31,7 @@ __all__ = [
     "HistogramSlots",
     "QuantisedGradients",
     "build_histograms",
+    "by_feature_of",
     "take_from_parent",
 ]
 
@@ -55,30 +57,33 @@ class BinColumns(NamedTuple):
 
     Attributes
     ----------
-    bins
-        (rows * columns,) uint8 or uint16, row-major.
+    narrow, wide
+        (rows * columns,) uint8 and uint16: the bins row-major; one of both is empty.
     chosen
         (chosen,) uint64: the columns to sum, ascending.
     starts
-        (chosen,) uint64: the first packed bin of each in its task; a multiple of
-        BYTE_BINS for bytes.
+        (chosen,) int64: the first packed bin of each in its task; those of bytes are
+        BYTE_BINS apart.
     cells
         (chosen,) int64: the first histogram bin of each.
     table
         (columns,) COLUMN_DTYPE.
     histogram_bins
         (some,) uint32: the histogram bins of the values of packed columns.
-    by_column
-        (columns, rows) as `bins`, or (0, 0): the same bins column-major.
+    narrow_by_feature, wide_by_feature
+        (columns, rows) uint8 and uint16: the bins column-major, where no column is
+        packed; both empty: these are not in memory.
     """
 
-    bins: NDArray[np.uint8] | NDArray[np.uint16]
+    narrow: NDArray[np.uint8]
+    wide: NDArray[np.uint16]
     chosen: NDArray[np.uint64]
-    starts: NDArray[np.uint64]
+    starts: NDArray[np.int64]
     cells: NDArray[np.int64]
     table: NDArray[Any]
     histogram_bins: NDArray[np.uint32]
-    by_column: NDArray[np.uint8] | NDArray[np.uint16]
+    narrow_by_feature: NDArray[np.uint8]
+    wide_by_feature: NDArray[np.uint16]
 
 
 class QuantisedGradients(NamedTuple):
@@ -143,18 +148,22 @@ class HistogramSlots(NamedTuple):
     first: int
 
 
-def _start(bins, starts, j):
-    """Return ``starts[j]``, the first packed bin of column j."""
+@inline
+def by_feature_of(columns):
+    """Return the bins of `BinColumns` column-major."""
+    return Bins(columns.narrow_by_feature, columns.wide_by_feature)
+
+
+@inline
+def _start(starts, j):
+    """Return the first packed bin of column j.
+
+    Where `starts` is None, the first begins at 0, and others BYTE_BINS after the one
+    before. This constant becomes part of each address, which is 10 % faster.
+    """
+    if starts is None:
+        return j * np.uint64(BYTE_BINS)
     return np.uint64(starts[j])
-
-
-@overload(_start)
-def _overload_start(bins, starts, j):
-    # A compile-time constant becomes part of each address, which is 10 % faster. The
-    # cells of a histogram, which are int64, have no such constant.
-    if (str(bins.dtype), str(starts.dtype)) == ("uint8", "uint64"):
-        return lambda bins, starts, j: j * np.uint64(BYTE_BINS)
-    return lambda bins, starts, j: np.uint64(starts[j])
 
 
 @inline
@@ -180,7 +189,7 @@ def _add_column(bins, sums, cell, f, starts, values):
 
 @kernel
 def _add_packed(bins, columns, all_columns, own_rows, packed, starts, sums):
-    """Add the packed gradients of rows to `sums`.
+    """Add the packed gradients of rows to `sums`; `bins` are of one of both types.
 
     Four rows at a time, so that the additions of one row overlap with the memory
     latency of the others. Unsigned indices avoid the check for negative ones.
@@ -215,16 +224,16 @@ def _add_packed(bins, columns, all_columns, own_rows, packed, starts, sums):
         for outer in range(np.uint64(0), whole_columns, _FOUR):
             for inner in range(_FOUR):  # which LLVM unrolls
                 j = outer + inner
-                cell = _start(bins, starts, j)
+                cell = _start(starts, j)
                 _add_column(bins, sums, cell, first + j, bases, values)
         for j in range(whole_columns, count):
-            cell = _start(bins, starts, j)
+            cell = _start(starts, j)
             _add_column(bins, sums, cell, columns[j], bases, values)
     for i in range(whole_rows, size):
         row = np.uint64(own_rows[i])
         value = packed[row]
         for j in range(count):
-            cell = _start(bins, starts, j)
+            cell = _start(starts, j)
             sums[cell + np.uint64(bins[row * width + columns[j]])] += value
 
 
@@ -253,7 +262,7 @@ def _add_four_columns(bins, sums, values, begin, end):
 
 @kernel
 def _add_by_column(
-    by_column,  # (some columns, rows)
+    by_column,  # (some columns, rows) uint8 or uint16
     first,  # the column of the table that is its first
     begin,  # the first row of it that is added
     values,  # (added,) int64: the packed gradients of the rows
@@ -262,14 +271,14 @@ def _add_by_column(
     sums,
     columns,
     packed,
-    ahead,  # (some,) uint32: rows that are added next
+    ahead,  # (some,) uint32: rows that are added next, whose bins are bytes
 ):
     """Add the values of consecutive rows of bins by column to `sums`.
 
     Four columns at a time, whose sums stay in the first-level cache. Meanwhile the
     rows `ahead` are prefetched.
     """
-    bins, end = columns.bins, begin + values.size
+    bins, end = columns.narrow, begin + values.size
     size = np.uint64(values.size)
     stretches = size // _STRETCH
     whole = chosen.size // 4 * 4
@@ -284,10 +293,10 @@ def _add_by_column(
             by_column[chosen[j + 3] - first, begin:end],
         )
         own_sums = (
-            sums[_start(bins, starts, np.uint64(j)) :],
-            sums[_start(bins, starts, np.uint64(j + 1)) :],
-            sums[_start(bins, starts, np.uint64(j + 2)) :],
-            sums[_start(bins, starts, np.uint64(j + 3)) :],
+            sums[starts[j] :],
+            sums[starts[j + 1] :],
+            sums[starts[j + 2] :],
+            sums[starts[j + 3] :],
         )
         for stretch in range(stretches):
             next_done = min(done + share, n_ahead)
@@ -300,7 +309,7 @@ def _add_by_column(
         _add_four_columns(own_bins, own_sums, values, stretches * _STRETCH, size)
     for j in range(whole, chosen.size):
         single_bins = by_column[chosen[j] - first, begin:end]
-        single_sums = sums[_start(bins, starts, np.uint64(j)) :]
+        single_sums = sums[starts[j] :]
         for i in range(size):
             single_sums[np.uint64(single_bins[i])] += values[i]
 
@@ -314,7 +323,7 @@ def _first_turned(columns, chosen):
 @kernel
 def _turn_block(columns, chosen, rows, packed, is_prefetched, by_column, values):
     """Write the bins of a block of rows by column, and their packed gradients."""
-    bins, first = columns.bins, _first_turned(columns, chosen)
+    bins, first = columns.narrow, _first_turned(columns, chosen)
     n_turned = max(chosen.size, TURNED_COLUMNS)
     width, line = np.uint64(columns.table.size), np.uint64(_LINE_BYTES)
     done = rows.size if is_prefetched else 0
@@ -360,7 +369,7 @@ def _can_turn(columns, chosen, rows):
     """Return whether it is faster to turn bins, which are bytes, into columns."""
     span = chosen[chosen.size - 1] - chosen[0] + np.uint64(1)
     return (
-        columns.bins.itemsize == 1
+        columns.wide.size == 0
         and rows.size >= _FEWEST_ROWS
         and chosen.size >= _FEWEST_COLUMNS
         and columns.table.size >= TURNED_COLUMNS
@@ -369,36 +378,58 @@ def _can_turn(columns, chosen, rows):
 
 
 @kernel
-def _add_rows(columns, chosen, rows, packed, starts, sums, by_column, values):
-    """Add the packed gradients of rows to `sums`, in the fastest way."""
-    if columns.by_column.size > 0 and _are_consecutive(rows):
-        begin = np.int64(rows[0])
-        _add_by_column(
-            columns.by_column,
-            np.uint64(0),
-            begin,
-            packed[begin : begin + rows.size],
-            chosen,
-            starts,
-            sums,
-            columns,
-            packed,
-            rows[:0],
-        )
+def _add_consecutive(by_column, columns, chosen, rows, packed, starts, sums):
+    """Add the packed gradients of consecutive rows, whose bins are also by column."""
+    begin = np.int64(rows[0])
+    _add_by_column(
+        by_column,
+        np.uint64(0),
+        begin,
+        packed[begin : begin + rows.size],
+        chosen,
+        starts,
+        sums,
+        columns,
+        packed,
+        rows[:0],
+    )
+
+
+@kernel
+def _add_rows(columns, chosen, rows, packed, starts, apart, sums, by_column, values):
+    """Add the packed gradients of rows to `sums`, in the fastest way.
+
+    `apart` is whether `starts` are BYTE_BINS apart where bins are bytes.
+    """
+    narrow, wide, width = columns.narrow, columns.wide, columns.table.size
+    by_feature = by_feature_of(columns)
+    is_there = by_feature.narrow.size + by_feature.wide.size > 0
+    if is_there and columns.histogram_bins.size == 0 and _are_consecutive(rows):
+        if wide.size > 0:
+            _add_consecutive(
+                by_feature.wide, columns, chosen, rows, packed, starts, sums
+            )
+        else:
+            _add_consecutive(
+                by_feature.narrow, columns, chosen, rows, packed, starts, sums
+            )
     elif _can_turn(columns, chosen, rows):
         _add_turned(columns, chosen, rows, packed, starts, sums, by_column, values)
+    elif wide.size > 0:
+        _add_packed(wide, chosen, width, rows, packed, starts, sums)
+    elif apart:
+        own_sums = sums[starts[0] :]
+        _add_packed(narrow, chosen, width, rows, packed, None, own_sums)
     else:
-        n_columns = columns.table.size
-        _add_packed(columns.bins, chosen, n_columns, rows, packed, starts, sums)
+        _add_packed(narrow, chosen, width, rows, packed, starts, sums)
 
 
 @inline
-def _flush(bins, columns, table, histogram_bins, starts, sums, gradients, hessians):
+def _flush(columns, table, histogram_bins, starts, sums, gradients, hessians):
     """Add the packed sums to the wide ones and reset them to zero."""
     for j in range(columns.size):
         column = table[columns[j]]
-        start = np.int64(_start(bins, starts, np.uint64(j)))
-        own = sums[start : start + column["n_bins"]]
+        own = sums[starts[j] : starts[j] + column["n_bins"]]
         if column["width"] == 1:
             own_gradients = gradients[column["cell"] :]
             own_hessians = hessians[column["cell"] :]
@@ -435,18 +466,14 @@ def _clear(columns, table, histogram_bins, gradients, hessians):
                 hessians[np.int64(histogram_bins[i])] = 0
 
 
-@inline
-def _add_wide(columns, chosen, rows, begin, end, pairs, gradients, hessians):
-    """Add the gradients of ``rows[begin:end]`` directly to the wide sums.
-
-    This is less work for few rows, and the only way for fine gradients.
-    """
-    bins, table, histogram_bins = columns.bins, columns.table, columns.histogram_bins
+@kernel
+def _add_wide(bins, columns, chosen, rows, pairs, gradients, hessians):
+    table, histogram_bins = columns.table, columns.histogram_bins
     packed, wide = pairs.packed, pairs.wide
     width = np.uint64(table.size)
-    for i in range(begin, end):
+    for i in range(np.uint64(rows.size)):
         row = np.uint64(rows[i])
-        ahead = min(np.uint64(i) + _AHEAD, np.uint64(end - 1))
+        ahead = min(i + _AHEAD, np.uint64(rows.size - 1))
         prefetch(bins, np.uint64(rows[ahead]) * width)
         if packed.size > 0:
             g = packed[row] >> 32
@@ -468,6 +495,18 @@ def _add_wide(columns, chosen, rows, begin, end, pairs, gradients, hessians):
                     cell = np.uint64(histogram_bins[first + k])
                     gradients[cell] += g
                     hessians[cell] += h
+
+
+@inline
+def _add_directly(columns, chosen, rows, pairs, gradients, hessians):
+    """Add the gradients of rows directly to the wide sums.
+
+    This is less work for few rows, and the only way for fine gradients.
+    """
+    if columns.wide.size > 0:
+        _add_wide(columns.wide, columns, chosen, rows, pairs, gradients, hessians)
+    else:
+        _add_wide(columns.narrow, columns, chosen, rows, pairs, gradients, hessians)
 
 
 @kernel
@@ -518,6 +557,7 @@ def build_histograms(
                     own_rows[begin:end],
                     pairs.packed,
                     own_cells,
+                    False,
                     gradients,
                     by_column,
                     values,
@@ -527,11 +567,13 @@ def build_histograms(
         if tasks[task, 6] != ADD:
             _clear(chosen, table, histogram_bins, gradients, hessians)
         last = chosen.size - 1
-        cells = np.int64(own_starts[last] - own_starts[0])
+        cells = own_starts[last] - own_starts[0]
         cells += table[chosen[last]]["n_bins"]
         # A direct addition costs about four times an addition to packed bins.
         if pairs.packed.size == 0 or 4 * (end - begin) * chosen.size < cells:
-            _add_wide(columns, chosen, own_rows, begin, end, pairs, gradients, hessians)
+            _add_directly(
+                columns, chosen, own_rows[begin:end], pairs, gradients, hessians
+            )
         else:
             for block in range(begin, end, BLOCK_ROWS):
                 stop = min(block + BLOCK_ROWS, end)
@@ -541,12 +583,12 @@ def build_histograms(
                     own_rows[block:stop],
                     pairs.packed,
                     own_starts,
+                    True,
                     sums,
                     by_column,
                     values,
                 )
                 _flush(
-                    columns.bins,
                     chosen,
                     table,
                     histogram_bins,

@@ -37,13 +37,11 @@ from hornbeam.kernels.sync import prefetch
 
 __all__ = [
     "PackedSums",
-    "RowBins",
     "SplitBuffers",
     "can_split",
     "is_packed",
     "node_size",
     "pack",
-    "row_bins",
     "search_packed_node",
     "subtract_histogram",
     "subtract_packed",
@@ -72,32 +70,6 @@ class PackedSums(NamedTuple):
     sums: NDArray[np.int64]
     total: int
     few: bool
-
-
-class RowBins(NamedTuple):
-    """The bins of rows, of one type whatever the bytes of a bin.
-
-    So one search has both: its code is long, and it reads rows at two places only.
-
-    Attributes
-    ----------
-    bytes
-        (rows * columns * bytes of a bin,) uint8: the bins, row-major.
-    is_wide
-        Whether a bin has two bytes.
-    n_columns
-        The number of columns.
-    chosen
-        (chosen,) uint64: the columns to sum, ascending.
-    cells
-        (chosen,) int64: the first histogram bin of each.
-    """
-
-    bytes: NDArray[np.uint8]
-    is_wide: bool
-    n_columns: int
-    chosen: NDArray[np.uint64]
-    cells: NDArray[np.int64]
 
 
 class SplitBuffers(NamedTuple):
@@ -139,23 +111,11 @@ def can_split(hessian, scales, rules):
     return hessian >= 2.0 * least_units(scales, rules)
 
 
-@inline
-def row_bins(columns):
-    """Return `BinColumns` as `RowBins`."""
-    return RowBins(
-        columns.bins.view(np.uint8),
-        columns.bins.itemsize == 2,
-        columns.table.size,
-        columns.chosen,
-        columns.cells,
-    )
-
-
 @kernel
 def _sum_rows(bins, columns, rows, packed, buffers):
     chosen, cells = columns.chosen, columns.cells
     sums, touched = buffers.sums, buffers.touched
-    width = np.uint64(columns.n_columns)
+    width = np.uint64(columns.table.size)
     one = np.uint64(1)
     total = np.int64(0)
     for i in range(rows.size):
@@ -174,11 +134,11 @@ def _sum_rows(bins, columns, rows, packed, buffers):
 def sum_few_rows(columns, rows, packed, buffers):
     """Add rows to the shared histogram; return the sum of their packed gradients.
 
-    `columns` are `RowBins`.
+    `columns` are `BinColumns`.
     """
-    if columns.is_wide:
-        return _sum_rows(columns.bytes.view(np.uint16), columns, rows, packed, buffers)
-    return _sum_rows(columns.bytes, columns, rows, packed, buffers)
+    if columns.wide.size > 0:
+        return _sum_rows(columns.wide, columns, rows, packed, buffers)
+    return _sum_rows(columns.narrow, columns, rows, packed, buffers)
 
 
 @kernel
@@ -197,7 +157,7 @@ def _clear_touched(sums, touched):
 def _subtract_rows(bins, columns, rows, packed, is_packed, histogram):
     chosen, cells = columns.chosen, columns.cells
     gradients, hessians = histogram[0], histogram[1]
-    width = np.uint64(columns.n_columns)
+    width = np.uint64(columns.table.size)
     for i in range(rows.size):
         prefetch(bins, np.uint64(rows[min(i + _AHEAD, rows.size - 1)]) * width)
         row = np.uint64(rows[i])
@@ -215,13 +175,12 @@ def _subtract_rows(bins, columns, rows, packed, is_packed, histogram):
 def subtract_rows(columns, rows, packed, is_packed, histogram):
     """Subtract the gradients of rows from a histogram, which is packed or wide.
 
-    `columns` are `RowBins`.
+    `columns` are `BinColumns`.
     """
-    if columns.is_wide:
-        wide = columns.bytes.view(np.uint16)
-        _subtract_rows(wide, columns, rows, packed, is_packed, histogram)
+    if columns.wide.size > 0:
+        _subtract_rows(columns.wide, columns, rows, packed, is_packed, histogram)
     else:
-        _subtract_rows(columns.bytes, columns, rows, packed, is_packed, histogram)
+        _subtract_rows(columns.narrow, columns, rows, packed, is_packed, histogram)
 
 
 @kernel

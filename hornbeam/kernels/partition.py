@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from hornbeam.kernels.bins import bin_at, bins_of
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
-from hornbeam.kernels.sync import (
-    barrier,
-    next_task,
-    next_task_of_side,
-    prefetch,
-)
+from hornbeam.kernels.sync import barrier, next_task, next_task_of_side, prefetch
 
 __all__ = [
     "bring_home",
@@ -103,6 +99,28 @@ def _divide_by_list(source, target, column, own_lefts, begin, end, left):
 
 
 @kernel
+def _divide(column, node, own_lefts, source, target):
+    """Divide the rows of a task; return the number of those that go left."""
+    low, count = _left_bins(node)
+    left = np.uint64(0)
+    scattered = _is_scattered(source)
+    step = _AT_ONCE if scattered else max(source.size, 1)
+    for begin in range(0, source.size, step):
+        end = min(begin + step, source.size)
+        if scattered:
+            first = min(begin + _AHEAD, source.size)
+            for i in range(first, min(end + _AHEAD, source.size)):
+                prefetch(column, np.uint64(source[i]))
+        if node["is_categorical"]:
+            left = _divide_by_list(source, target, column, own_lefts, begin, end, left)
+        else:
+            left = _divide_in_order(
+                source, target, column, low, count, begin, end, left
+            )
+    return np.int64(left)
+
+
+@kernel
 def partition_rows(
     thread_id,
     n_threads,
@@ -110,7 +128,7 @@ def partition_rows(
     tasks,  # (tasks, 5) int64: node, begin, end, the node's first and last task
     nodes,  # table of NODE_DTYPE
     lefts,  # (nodes, words) uint64: bins that go left at splits by category
-    bins,  # (columns, rows) uint8 or uint16: bins, column-major
+    bins,  # Bins (columns, rows), column-major
     rows,  # (2, rows) uint32, in and out
     counts,  # (tasks,) int64, out: rows of the task that go left
 ):
@@ -132,29 +150,13 @@ def partition_rows(
     task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
     while task < tasks.shape[0]:
         node = nodes[tasks[task, 0]]
-        column = bins[node["column"]]
+        column, own_lefts = bins_of(bins, node["column"]), lefts[tasks[task, 0]]
         source = rows[node["side"], tasks[task, 1] : tasks[task, 2]]
         target = rows[1 - node["side"], tasks[task, 1] : tasks[task, 2]]
-        low, count = _left_bins(node)
-        own_lefts = lefts[tasks[task, 0]]
-        left = np.uint64(0)
-        scattered = _is_scattered(source)
-        step = _AT_ONCE if scattered else max(source.size, 1)
-        for begin in range(0, source.size, step):
-            end = min(begin + step, source.size)
-            if scattered:
-                first = min(begin + _AHEAD, source.size)
-                for i in range(first, min(end + _AHEAD, source.size)):
-                    prefetch(column, np.uint64(source[i]))
-            if node["is_categorical"]:
-                left = _divide_by_list(
-                    source, target, column, own_lefts, begin, end, left
-                )
-            else:
-                left = _divide_in_order(
-                    source, target, column, low, count, begin, end, left
-                )
-        counts[task] = np.int64(left)
+        if column.wide.size > 0:
+            counts[task] = _divide(column.wide, node, own_lefts, source, target)
+        else:
+            counts[task] = _divide(column.narrow, node, own_lefts, source, target)
         task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
     barrier(sync, n_threads)
     task = next_task_of_side(sync, 1, thread_id, tasks.shape[0])
@@ -226,7 +228,7 @@ def mark_leaves(
     tasks,  # (tasks, 5) int64: node, its leaf or -1 if it is split, side, begin, end
     nodes,  # table of NODE_DTYPE
     lefts,  # (nodes, words) uint64: bins that go left at splits by category
-    bins,  # (columns, rows) uint8 or uint16: bins, column-major
+    bins,  # Bins (columns, rows), column-major
     rows,  # (2, rows) uint32
     leaf_of_node,  # (nodes,) uint32
     leaf_of,  # (rows,) uint32, out
@@ -245,7 +247,7 @@ def mark_leaves(
                 leaf_of[np.uint64(own_rows[i])] = leaf
         else:
             node = nodes[tasks[task, 0]]
-            column = bins[node["column"]]
+            column = bins_of(bins, node["column"])
             low, count = _left_bins(node)
             left = leaf_of_node[node["left"]]
             right = leaf_of_node[node["left"] + 1]
@@ -253,12 +255,12 @@ def mark_leaves(
                 own_lefts = lefts[tasks[task, 0]]
                 for i in range(own_rows.size):
                     row = np.uint64(own_rows[i])
-                    goes_left = _listed_left(column[row], own_lefts)
+                    goes_left = _listed_left(bin_at(column, row), own_lefts)
                     leaf_of[row] = left if goes_left else right
             else:
                 for i in range(own_rows.size):
                     row = np.uint64(own_rows[i])
-                    goes_left = _ordered_left(column[row], low, count)
+                    goes_left = _ordered_left(bin_at(column, row), low, count)
                     leaf_of[row] = left if goes_left else right
         task = next_task_of_side(sync, 0, thread_id, tasks.shape[0])
 
@@ -297,7 +299,7 @@ def route_rows(
     n_threads,
     sync,
     rows,  # (some,) uint32: rows outside of the tree's sample
-    bins,  # (columns, rows) uint8 or uint16, column-major
+    bins,  # Bins (columns, rows), column-major
     nodes,  # table of NODE_DTYPE
     lefts,  # (nodes, words) uint64: bins that go left at splits by category
     leaf_of_node,  # (nodes,) uint32
@@ -310,7 +312,7 @@ def route_rows(
             number = np.int64(0)
             while nodes[number]["left"] >= 0:
                 node = nodes[number]
-                value = bins[node["column"], np.uint64(row)]
+                value = bin_at(bins_of(bins, node["column"]), np.uint64(row))
                 if node["is_categorical"]:
                     goes_left = _listed_left(value, lefts[number])
                 else:

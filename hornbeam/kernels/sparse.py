@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.kernels.bins import bin_at, bins_between
 from hornbeam.kernels.cut_scores import may_screen
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import COARSE_HESSIAN_BITS, TASK_ROWS
@@ -66,13 +67,14 @@ class SparseEntries(NamedTuple):
         (features + 1,) int64: the first entry of each feature.
     rows
         (entries,) uint32.
-    bins
-        (entries,) uint8 or uint16.
+    narrow, wide
+        (entries,) uint8 and uint16: their bins; one of both is empty.
     """
 
     starts: NDArray[np.int64]
     rows: NDArray[np.uint32]
-    bins: NDArray[np.uint8] | NDArray[np.uint16]
+    narrow: NDArray[np.uint8]
+    wide: NDArray[np.uint16]
 
 
 class NodeGradients(NamedTuple):
@@ -242,7 +244,8 @@ def _group_by_node(rows, bins, words, wide, cursor, own_words, grouped, grouped_
         word = own_words[i]
         number = number_of(word)
         target = np.uint64(cursor[number])
-        grouped[target] = (word & rest) | (np.int64(bins[i]) << COARSE_HESSIAN_BITS)
+        own_bin = np.int64(bin_at(bins, i))
+        grouped[target] = (word & rest) | (own_bin << COARSE_HESSIAN_BITS)
         cursor[number] += 1
         if wide.size > 0:
             row = np.uint64(rows[i])
@@ -290,12 +293,8 @@ def _count_up(grouped, begin, end, sums_n):
         sums_n[count] = i + 1 - begin
 
 
-@inline
+@kernel
 def _build(rows, bins, words, wide, built, sums, begin, end):
-    """Write the histograms that are built from all entries of a feature.
-
-    They are the bins from `begin` to `end` of `sums`.
-    """
     for slot in built:
         if slot >= 0:
             sums[slot, :, begin:end] = 0
@@ -315,6 +314,21 @@ def _build(rows, bins, words, wide, built, sums, begin, end):
         sums[slot, 1, own_bin] += h
         if sums.shape[1] > 2:
             sums[slot, 2, own_bin] += 1
+
+
+@inline
+def _build_feature(entries, first, last, words, wide, built, sums, begin, end):
+    """Write the histograms that are built from all entries of a feature.
+
+    The entries begin at `first`, and its bins of `sums` at `begin`.
+    """
+    rows = entries.rows[first:last]
+    if entries.wide.size > 0:
+        wide_bins = entries.wide[first:last]
+        _build(rows, wide_bins, words, wide, built, sums, begin, end)
+    else:
+        bins = entries.narrow[first:last]
+        _build(rows, bins, words, wide, built, sums, begin, end)
 
 
 @inline
@@ -365,7 +379,7 @@ def find_sparse_splits(
     Candidates and their order are those of `split.find_splits`: there an empty bin
     never wins, among the entries of a node it is skipped.
     """
-    starts, rows, bins = entries
+    starts, rows = entries.starts, entries.rows
     words, wide, totals = gradients
     sums, bounds, all_entries, slots, built, reduced = histograms
     builds = has_histograms = False
@@ -405,9 +419,10 @@ def find_sparse_splits(
             low, high = bounds[feature], bounds[feature + 1]
             if builds:
                 first, last = all_entries.starts[feature : feature + 2]
-                _build(
-                    all_entries.rows[first:last],
-                    all_entries.bins[first:last],
+                _build_feature(
+                    all_entries,
+                    first,
+                    last,
                     words,
                     wide,
                     built,
@@ -422,7 +437,7 @@ def find_sparse_splits(
             if first < last:
                 _group_by_node(
                     rows[first:last],
-                    bins[first:last],
+                    bins_between(entries, first, last),
                     words,
                     wide,
                     cursor,
@@ -506,7 +521,7 @@ def send_rows(
     that belong on the other side are sent there. As other threads send the rows of
     other nodes meanwhile, a task writes only the rows of its own node.
     """
-    starts, rows, bins = entries
+    starts, rows = entries.starts, entries.rows
     task = next_task(sync, 0)
     while task * TASK_ROWS < node_of.size:
         own = node_of[task * TASK_ROWS : (task + 1) * TASK_ROWS]
@@ -522,7 +537,7 @@ def send_rows(
         low, high = begin, end
         while low < high:  # the first entry that goes right
             middle = (low + high) // 2
-            if np.int64(bins[middle]) <= last_bin:
+            if np.int64(bin_at(entries, middle)) <= last_bin:
                 low = middle + 1
             else:
                 high = middle
@@ -608,22 +623,18 @@ def list_rows(
 
 
 @kernel
-def gather_bins(
-    listed,  # (some,) uint32: the rows
-    pointers,  # (all rows + 1,) int64: first entry of each row
-    row_features,  # (all entries,) uint32
-    row_bins,  # (all entries,) uint8 or uint16
-    bin_starts,  # (bins,) int64, scratch
-    scratch,  # (2, entries) uint32: rows and features by bin
-    scratch_bins,  # (entries,) the type of the bins
-    starts,  # (features + 1,) int64, out
-    rows,  # (entries,) uint32, out
-    bins,  # (entries,) the type of the bins, out
+def _sort_twice(
+    listed,
+    pointers,
+    row_features,
+    row_bins,
+    bin_starts,
+    scratch,
+    scratch_bins,
+    starts,
+    rows,
+    bins,
 ):
-    """Write the entries of some rows by feature, and those of a feature by bin.
-
-    Two counting sorts: the second, by feature, keeps the order of the first, by bin.
-    """
     for b in range(bin_starts.size):
         bin_starts[b] = 0
     for f in range(starts.size):
@@ -653,3 +664,48 @@ def gather_bins(
     for f in range(starts.size - 1, 0, -1):  # each now holds the end of its feature
         starts[f] = starts[f - 1]
     starts[0] = 0
+
+
+@kernel
+def gather_bins(
+    listed,  # (some,) uint32: the rows
+    pointers,  # (all rows + 1,) int64: first entry of each row
+    row_features,  # (all entries,) uint32
+    row_bins,  # Bins (all entries,)
+    bin_starts,  # (bins,) int64, scratch
+    scratch,  # (2, entries) uint32: rows and features by bin
+    scratch_bins,  # Bins (entries,)
+    starts,  # (features + 1,) int64, out
+    rows,  # (entries,) uint32, out
+    bins,  # Bins (entries,), out
+):
+    """Write the entries of some rows by feature, and those of a feature by bin.
+
+    Two counting sorts: the second, by feature, keeps the order of the first, by bin.
+    """
+    if row_bins.wide.size > 0:
+        _sort_twice(
+            listed,
+            pointers,
+            row_features,
+            row_bins.wide,
+            bin_starts,
+            scratch,
+            scratch_bins.wide,
+            starts,
+            rows,
+            bins.wide,
+        )
+    else:
+        _sort_twice(
+            listed,
+            pointers,
+            row_features,
+            row_bins.narrow,
+            bin_starts,
+            scratch,
+            scratch_bins.narrow,
+            starts,
+            rows,
+            bins.narrow,
+        )

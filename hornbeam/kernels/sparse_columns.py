@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.kernels.bins import bin_at, bins_between
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import TASK_ROWS
 from hornbeam.kernels.multi_output import (
@@ -86,7 +87,7 @@ def _group_rows(rows, bins, words, cursor, own_words, grouped):
     count_by_node(rows, words, cursor, own_words)
     for i in range(rows.size):
         number = number_of(own_words[i])
-        own_bin = np.int64(bins[i])
+        own_bin = np.int64(bin_at(bins, i))
         grouped[np.uint64(cursor[number])] = (np.int64(rows[i]) << _BIN_BITS) | own_bin
         cursor[number] += 1
 
@@ -262,7 +263,7 @@ def find_sparse_column_splits(
             if begin < end:
                 _group_rows(
                     entries.rows[begin:end],
-                    entries.bins[begin:end],
+                    bins_between(entries, begin, end),
                     words,
                     cursor,
                     own_words,

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.kernels.bins import Bins, bins_between
 from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.multi_output import weigh_node
 from hornbeam.kernels.node_constraints import NodeConstraints
@@ -90,13 +91,14 @@ class RowEntries(NamedTuple):
         searched.
     features
         (entries,) uint32.
-    bins
-        (entries,) uint8 or uint16.
+    narrow, wide
+        (entries,) uint8 and uint16: their bins; one of both is empty.
     """
 
     pointers: NDArray[np.int64]
     features: NDArray[np.uint32]
-    bins: NDArray[Any]
+    narrow: NDArray[np.uint8]
+    wide: NDArray[np.uint16]
 
 
 class SparseTreeRows(NamedTuple):
@@ -153,8 +155,9 @@ class SparseTreeBuffers(NamedTuple):
         (rows,) uint32: those of the searched nodes without histograms.
     gathered
         The entries of these rows; the rows and bins are longer.
-    bin_starts, by_bin, bins_by_bin
-        (bins,) int64, (2, entries) uint32 and (entries,): see `sparse.gather_bins`.
+    bin_starts, by_bin, narrow_by_bin, wide_by_bin
+        (bins,) int64, (2, entries) uint32 and (entries,) uint8 and uint16, one of which
+        is empty: see `sparse.gather_bins`.
     scratch
         Of the split search.
     found
@@ -183,7 +186,8 @@ class SparseTreeBuffers(NamedTuple):
     gathered: SparseEntries
     bin_starts: NDArray[np.int64]
     by_bin: NDArray[np.uint32]
-    bins_by_bin: NDArray[Any]
+    narrow_by_bin: NDArray[np.uint8]
+    wide_by_bin: NDArray[np.uint16]
     scratch: SparseScratch
     found: NDArray[Any]
     found_sides: NDArray[np.float64]
@@ -325,13 +329,13 @@ def _gather(rows, columns, gather_one_in, rules, limits, tables, buffers):
             own_rows,
             by_row.pointers,
             by_row.features,
-            by_row.bins,
+            Bins(by_row.narrow, by_row.wide),
             buffers.bin_starts,
             buffers.by_bin,
-            buffers.bins_by_bin,
+            Bins(buffers.narrow_by_bin, buffers.wide_by_bin),
             gathered.starts,
             gathered.rows[:entries],
-            gathered.bins[:entries],
+            bins_between(gathered, 0, entries),
         )
         state[N_GATHERED] = entries
     return rules.columns * (cells + CELLS_PER_ENTRY * state[N_GATHERED])
@@ -424,7 +428,8 @@ def _entries_to_search(rows, tables, buffers):
         return rows.entries
     few = buffers.gathered
     starts = few.starts[: few.starts.size if gathered > 0 else 0]
-    return SparseEntries(starts, few.rows[:gathered], few.bins[:gathered])
+    own = bins_between(few, 0, gathered)
+    return SparseEntries(starts, few.rows[:gathered], own.narrow, own.wide)
 
 
 @inline

@@ -19,6 +19,7 @@ from hornbeam.kernels.histogram import (
     HistogramBuffers,
     HistogramSlots,
     build_histograms,
+    by_feature_of,
 )
 from hornbeam.kernels.interactions import allow_together, extend_path
 from hornbeam.kernels.jit import inline, kernel
@@ -469,7 +470,7 @@ def grow_symmetric_tree(
                 buffers.partition_tasks[: state[_N_TASKS]],
                 tables.nodes,
                 tables.lefts,
-                rows.by_feature,
+                by_feature_of(rows.columns),
                 rows.rows,
                 buffers.counts,
             )

@@ -26,6 +26,7 @@ from hornbeam.kernels.histogram import (
     HistogramSlots,
     QuantisedGradients,
     build_histograms,
+    by_feature_of,
     take_from_parent,
 )
 from hornbeam.kernels.jit import inline, kernel, phase
@@ -38,7 +39,6 @@ from hornbeam.kernels.packed_split import (
     is_packed,
     node_size,
     pack,
-    row_bins,
     search_packed_node,
     subtract_histogram,
     subtract_rows,
@@ -340,7 +340,7 @@ def _plan(team, features, rules, limits, pool, tables, buffers):
 
 
 @inline
-def _subtract(task, bins, rows, gradients, pool, tables, rules, buffers):
+def _subtract(task, rows, gradients, pool, tables, rules, buffers):
     """Subtract a smaller sibling from its parent, which leaves the larger one."""
     histograms = pool.histograms
     n_bins = histograms.shape[2]
@@ -358,8 +358,8 @@ def _subtract(task, bins, rows, gradients, pool, tables, rules, buffers):
         if begin == 0:
             place = tables.nodes[smaller]
             subtract_rows(
-                bins,
-                rows[place["side"], place["begin"] : place["end"]],
+                rows.columns,
+                rows.rows[place["side"], place["begin"] : place["end"]],
                 gradients.packed,
                 was_packed,
                 histograms[slot],
@@ -383,7 +383,6 @@ def _subtract(task, bins, rows, gradients, pool, tables, rules, buffers):
 def _search(
     task,
     thread_id,
-    bins,
     rows,
     gradients,
     pool,
@@ -423,8 +422,8 @@ def _search(
             chosen = features.chosen[: features.chosen.size if part == 0 else 0]
             if part == 0:
                 place = tables.nodes[node]
-                own_rows = rows[place["side"], place["begin"] : place["end"]]
-                total = sum_few_rows(bins, own_rows, packed, own)
+                own_rows = rows.rows[place["side"], place["begin"] : place["end"]]
+                total = sum_few_rows(rows.columns, own_rows, packed, own)
         else:
             sums = pool.histograms[tables.family[SLOT, node], 0]
             for c in range(features.every_row[0], features.every_row[1]):
@@ -468,7 +467,7 @@ def _partition(thread_id, n_threads, sync, rows, tables, buffers):
         buffers.partition_tasks[: tables.state[N_TASKS]],
         tables.nodes,
         tables.lefts,
-        rows.by_feature,
+        by_feature_of(rows.columns),
         rows.rows,
         buffers.counts,
     )
@@ -497,7 +496,6 @@ def _search_nodes(
     thread_id,
     n_threads,
     sync,
-    bins,
     rows,
     gradients,
     pool,
@@ -507,16 +505,13 @@ def _search_nodes(
     tables,
     buffers,
 ):
-    """Subtract smaller siblings from their parents, then search the best splits.
-
-    `bins` are the `RowBins` of all rows.
-    """
+    """Subtract smaller siblings from their parents, then search the best splits."""
     state = tables.state
     shares = (pool.histograms.shape[2] + JOIN_BINS - 1) // JOIN_BINS
     count = state[N_SUBTRACTED] * shares
     task = next_task_of_side(sync, 0, thread_id, count)
     while task < count:
-        _subtract(task, bins, rows, gradients, pool, tables, rules, buffers)
+        _subtract(task, rows, gradients, pool, tables, rules, buffers)
         task = next_task_of_side(sync, 0, thread_id, count)
     barrier(sync, n_threads)
     count = state[N_SEARCHED] * buffers.found.shape[1]
@@ -525,7 +520,6 @@ def _search_nodes(
         _search(
             task,
             thread_id,
-            bins,
             rows,
             gradients,
             pool,
@@ -703,8 +697,7 @@ def grow_tree(
                     thread_id,
                     team,
                     counters,
-                    row_bins(rows.columns),
-                    rows.rows,
+                    rows,
                     gradients,
                     pool,
                     features,
@@ -731,7 +724,7 @@ def grow_tree(
             thread_id,
             n_threads,
             sync,
-            rows.by_feature,
+            by_feature_of(rows.columns),
             rows.rows,
             rules.split,
             tables,

@@ -128,15 +128,12 @@ class TreeRows(NamedTuple):
 
     Attributes
     ----------
-    by_feature
-        (columns, rows) uint8 or uint16: bins, column-major.
     columns
-        The same bins by row.
+        Their bins.
     rows
         (2, rows) uint32: the rows of each node are contiguous, in one of two sides.
     """
 
-    by_feature: NDArray[Any]
     columns: BinColumns
     rows: NDArray[np.uint32]
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from kernel_calls import N_THREADS, call, needs_compiler
 
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.histogram import (
     BinColumns,
     HistogramBuffers,
@@ -83,13 +84,13 @@ class Data:
             np.array([[*task, 0][:7] for task in tasks], np.int64).reshape(-1, 7),
             np.array(joins, np.int64).reshape(-1, 6),
             BinColumns(
-                np.ascontiguousarray(self.codes.T).reshape(-1),
+                *Bins.of(np.ascontiguousarray(self.codes.T).reshape(-1)),
                 columns.astype(np.uint64),
-                starts.astype(np.uint64),
+                starts,
                 self.table["cell"][columns],
                 self.table,
                 self.spread,
-                self.codes if self.spread.size == 0 else self.codes[:0, :0],
+                *Bins.of(self.codes),
             ),
             self.rows,
             QuantisedGradients(packed, wide),

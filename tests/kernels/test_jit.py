@@ -244,16 +244,12 @@ print(json.dumps(counts))
 #: categories; floats of four or eight bytes.
 TWO = {
     "write_bundles": "bins",
-    "build_histograms": "bins",
     "grow_exact_tree": "with or without limits",
     "mix_outputs": "floats",
     "add_multi_output_trees": "floats",
     "sort_by_bin": "bins",
     "transpose_entries": "bins",
     "interleave": "bins",
-    "mark_leaves": "bins",
-    "partition_rows": "bins",
-    "route_rows": "bins",
     "add_products": "floats",
     "add_binned_trees_to_entries": "floats",
     "add_binned_trees": "floats",
@@ -283,7 +279,6 @@ TWO = {
     "add_binned_linear_trees": "floats",
     "add_linear_leaves": "floats",
     "add_linear_trees": "floats",
-    "grow_symmetric_tree": "bins",
     "mark_symmetric": "floats",
 }
 FOUR = {
@@ -292,20 +287,14 @@ FOUR = {
     "find_multi_output_splits": "with or without categories, with or without limits",
     "bin_column": "bins and floats",
     "regress_leaves": "floats of features and of gradients",
+    "grow_sparse_tree": "with or without limits, of one output or several",
 }
-EIGHT = {
-    "grow_sparse_tree": "bins, with or without limits, of one output or several",
-}
-TWELVE = {
-    "grow_tree": "bins, with or without categories, or with categories and limits, of "
-    "one output or several",
+SIX = {
+    "grow_tree": "with or without categories, or with categories and limits, of one "
+    "output or several",
 }
 #: The most variants of each kernel; of the others there is one.
-MOST = {
-    name: n
-    for n, some in ((2, TWO), (4, FOUR), (8, EIGHT), (12, TWELVE))
-    for name in some
-}
+MOST = {name: n for n, some in ((2, TWO), (4, FOUR), (6, SIX)) for name in some}
 
 
 @pytest.mark.slow

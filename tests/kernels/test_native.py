@@ -114,6 +114,7 @@ def test_a_native_kernel_needs_no_numba(package, level):
 #: A kernel with code of its own for each level, and one that is a part of the binary:
 #: it moves the rows of a node whose bin is 0 or 1 to the left.
 LEVELS = f"""{HEAD}
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.layout import NODE_DTYPE
 from hornbeam.kernels.partition import partition_rows
 from hornbeam.kernels.team import lease
@@ -123,7 +124,7 @@ margins = np.linspace(-4, 4, 100)[None]
 tasks, counts = np.array([[0, 0, 8, 0, 1]]), np.zeros(1, np.int64)
 nodes, lefts = np.zeros(1, NODE_DTYPE), np.zeros((1, 1), np.uint64)
 nodes["end"], nodes["count"] = 8, 2
-bins = np.array([[0, 3, 1, 2, 0, 5, 1, 4]], np.uint8)
+bins = Bins.of(np.array([[0, 3, 1, 2, 0, 5, 1, 4]], np.uint8))
 rows = np.array([np.arange(8), np.arange(8)], np.uint32)
 with lease(1) as team:
     team.run(sigmoid_rows, 1, margins)

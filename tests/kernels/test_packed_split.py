@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 from kernel_calls import split_rules
 
+from hornbeam.kernels.bins import Bins
+from hornbeam.kernels.histogram import BinColumns
 from hornbeam.kernels.jit import COMPILED
 from hornbeam.kernels.layout import (
     BLOCK_ROWS,
     COARSE_GRADIENT_BITS,
     COARSE_HESSIAN_BITS,
+    COLUMN_DTYPE,
     FEATURE_DTYPE,
     SPLIT_DTYPE,
 )
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.packed_split import (
     PackedSums,
-    RowBins,
     SplitBuffers,
     can_split,
     pack,
@@ -74,7 +76,15 @@ class Node:
         chosen = np.arange(len(BINS), dtype=np.uint64)
         codes = np.ascontiguousarray(np.array(self.codes, np.uint8).T).reshape(-1)
         cells = self.offsets[:-1].copy()
-        self.columns = RowBins(codes, False, len(BINS), chosen, cells)
+        self.columns = BinColumns(
+            *Bins.of(codes),
+            chosen,
+            np.zeros(len(BINS), np.int64),
+            cells,
+            np.zeros(len(BINS), COLUMN_DTYPE),
+            np.empty(0, np.uint32),
+            *Bins.of(np.empty((0, 0), np.uint8)),
+        )
         self.rows = np.arange(rows, dtype=np.uint32)
         bins = int(self.offsets[-1])
         self.buffers = SplitBuffers(
@@ -232,9 +242,10 @@ def test_a_node_with_too_small_a_hessian_cannot_be_split():
 
 def test_bins_of_two_bytes_are_summed_as_those_of_one():
     node = Node(60, 1)
-    wide = node.columns.bytes.astype(np.uint16).view(np.uint8)
+    narrow = node.columns.narrow
+    wide = node.columns._replace(narrow=narrow[:0], wide=narrow.astype(np.uint16))
     found = []
-    for columns in (node.columns, node.columns._replace(bytes=wide, is_wide=True)):
+    for columns in (node.columns, wide):
         total = sum_few_rows(columns, node.rows, node.packed, node.buffers)
         histogram = node.histogram()
         subtract_rows(columns, node.rows[:20], node.packed, False, histogram)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from kernel_calls import N_THREADS, call, needs_compiler
 
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.layout import (
     FEATURE_DTYPE,
     NODE_DTYPE,
@@ -101,8 +102,8 @@ class Rows:
         tasks = np.array(tasks)
         counts = np.full(len(tasks), -9)
         call(
-            partition_rows, tasks, self.nodes, self.lefts, self.codes, self.rows,
-            counts, n_threads=n_threads,
+            partition_rows, tasks, self.nodes, self.lefts, Bins.of(self.codes),
+            self.rows, counts, n_threads=n_threads,
         )  # fmt: skip
         settle_children(tasks, counts, self.nodes)
 
@@ -192,9 +193,10 @@ def test_partition_in_threads(n_threads):
 @pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("missing_left", [False, True])
 @pytest.mark.parametrize("feature", [0, 4, 5])
-def test_leaves_are_marked(feature, missing_left, n_threads):
+@pytest.mark.parametrize("code_type", CODES)
+def test_leaves_are_marked(code_type, feature, missing_left, n_threads):
     """Node 0 is a leaf; node 1 is split, and its rows are not partitioned."""
-    rows = Rows(90)
+    rows = Rows(90, code_type)
     middle = rows.middle
     rows.split(1, feature, 2, missing_left)
     leaf_of_node = np.array([7, 99, 99, 99, 3, 5], np.uint32)
@@ -202,8 +204,8 @@ def test_leaves_are_marked(feature, missing_left, n_threads):
     tasks += [[1, -1, 1, middle, 60], [1, -1, 1, 60, 90]]
     leaf_of = np.full(90, 99, np.uint32)
     call(
-        mark_leaves, np.array(tasks), rows.nodes, rows.lefts, rows.codes, rows.rows,
-        leaf_of_node, leaf_of, n_threads=n_threads,
+        mark_leaves, np.array(tasks), rows.nodes, rows.lefts, Bins.of(rows.codes),
+        rows.rows, leaf_of_node, leaf_of, n_threads=n_threads,
     )  # fmt: skip
     assert (leaf_of[rows.of(0)] == 7).all()
     for row in rows.of(1):
@@ -248,7 +250,7 @@ def test_rows_are_routed_to_their_leaves(code_type, n_threads):
     some = np.arange(1, n_rows, 2, dtype=np.uint32)
     leaf_of = np.full(n_rows, 99, np.uint32)
     call(
-        route_rows, some, rows.codes, nodes, lefts, leaf_of_node, leaf_of,
+        route_rows, some, Bins.of(rows.codes), nodes, lefts, leaf_of_node, leaf_of,
         n_threads=n_threads,
     )  # fmt: skip
     assert (leaf_of[::2] == 99).all()

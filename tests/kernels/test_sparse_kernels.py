@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from kernel_calls import N_THREADS, call, split_rules
 
+from hornbeam.kernels.bins import Bins
 from hornbeam.kernels.layout import SPLIT_DTYPE
 from hornbeam.kernels.partition import look_up_leaves
 from hornbeam.kernels.sparse import (
@@ -24,6 +25,7 @@ from hornbeam.kernels.sparse import (
 )
 from hornbeam.kernels.split import CandidateFeatures
 
+CODES = [np.uint8, np.uint16]
 STEPS = np.array([2.0**-10, 2.0**-12])
 RULES = {
     "plain": [1, 0, 0, 1],
@@ -37,7 +39,15 @@ RULES = {
 class Cells:
     """Bins of a few features, mostly missing, as sparse and dense; rows in nodes."""
 
-    def __init__(self, rows=70, bins=(5, 1, 9, 3), filled=0.3, nodes=3, seed=0):
+    def __init__(
+        self,
+        rows=70,
+        bins=(5, 1, 9, 3),
+        filled=0.3,
+        nodes=3,
+        seed=0,
+        code_type=np.uint8,
+    ):
         rng = np.random.default_rng(seed)
         self.bins = np.array(bins)
         self.dense = [rng.integers(0, n, rows) for n in bins]
@@ -53,7 +63,7 @@ class Cells:
         cells.sort()
         features, codes, own_rows = np.array(cells).reshape(-1, 3).T
         self.starts = np.searchsorted(features, np.arange(len(bins) + 1))
-        self.codes = codes.astype(np.uint8)
+        self.codes = codes.astype(code_type)
         self.rows = own_rows.astype(np.uint32)
         self.node_of = rng.integers(0, nodes + 2, rows).astype(np.uint32)
         self.pairs = np.stack(
@@ -90,7 +100,7 @@ class Cells:
         return SparseHistograms(
             np.full((max(nodes, 1), 2, bounds[-1]), 7),
             bounds,
-            SparseEntries(self.starts, self.rows, self.codes),
+            SparseEntries(self.starts, self.rows, *Bins.of(self.codes)),
             slots[:-1],
             slots,
             np.full(self.batch.size, -1),
@@ -111,7 +121,7 @@ class Cells:
         splits = np.zeros((n_threads, self.batch.size + 2), SPLIT_DTYPE)
         call(
             find_sparse_splits,
-            SparseEntries(self.starts, self.rows, self.codes),
+            SparseEntries(self.starts, self.rows, *Bins.of(self.codes)),
             NodeGradients(words, pairs, sums),
             self.histograms(with_histograms),
             CandidateFeatures(
@@ -152,9 +162,10 @@ class Cells:
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("case", RULES)
 @pytest.mark.parametrize("seed", range(4))
-def test_the_splits_of_the_dense_histograms(seed, case, wide):
+@pytest.mark.parametrize("code_type", CODES)
+def test_the_splits_of_the_dense_histograms(code_type, seed, case, wide):
     filled = [0.05, 0.3, 0.7, 1.0][seed]
-    cells = Cells(filled=filled, seed=seed)
+    cells = Cells(filled=filled, seed=seed, code_type=code_type)
     splits = cells.find(RULES[case], wide=wide, with_histograms=seed % 3)
     for node, split in zip(cells.batch, splits, strict=True):
         cells.check(split, node, RULES[case], [0, 1, 2, 3])
@@ -201,8 +212,9 @@ def test_rows_outside_of_the_sample_do_not_count(wide):
 
 @pytest.mark.parametrize("n_threads", N_THREADS)
 @pytest.mark.parametrize("missing_left", [0, 1])
-def test_rows_are_sent_by_their_bins(missing_left, n_threads):
-    cells = Cells(nodes=4, seed=7)
+@pytest.mark.parametrize("code_type", CODES)
+def test_rows_are_sent_by_their_bins(code_type, missing_left, n_threads):
+    cells = Cells(nodes=4, seed=7, code_type=code_type)
     splits = np.zeros(4, SPLIT_DTYPE)
     splits["feature"] = [0, 2, 2, 1]
     splits["bin"] = [2, -1, 4, 0]
@@ -213,7 +225,7 @@ def test_rows_are_sent_by_their_bins(missing_left, n_threads):
     node_of = cells.node_of.copy()
     call(
         send_rows,
-        SparseEntries(cells.starts, cells.rows, cells.codes),
+        SparseEntries(cells.starts, cells.rows, *Bins.of(cells.codes)),
         splits,
         left,
         after,
@@ -254,8 +266,9 @@ def test_entries_in_row_major_order():
         assert found == expected
 
 
-def test_entries_of_few_rows_by_feature_and_bin():
-    cells = Cells(seed=9)
+@pytest.mark.parametrize("code_type", CODES)
+def test_entries_of_few_rows_by_feature_and_bin(code_type):
+    cells = Cells(seed=9, code_type=code_type)
     words, _, sums = cells.mark()
     pointers, features, codes = turned(cells)
     listed = np.empty(int(sums[:, 2].sum()), np.uint32)
@@ -265,11 +278,11 @@ def test_entries_of_few_rows_by_feature_and_bin():
     here = np.isin(cells.rows, listed)
     assert count == here.sum()
     starts, rows = np.empty_like(cells.starts), np.empty(count, np.uint32)
-    own_codes = np.empty(count, np.uint8)
+    own_codes, scratch = np.empty((2, count), code_type)
     gather_bins(
-        listed, pointers, features, codes, np.empty(9, np.int64),
-        np.empty((2, count), np.uint32), np.empty(count, np.uint8), starts, rows,
-        own_codes,
+        listed, pointers, features, Bins.of(codes), np.empty(9, np.int64),
+        np.empty((2, count), np.uint32), Bins.of(scratch), starts, rows,
+        Bins.of(own_codes),
     )  # fmt: skip
     np.testing.assert_array_equal(rows, cells.rows[here])
     np.testing.assert_array_equal(own_codes, cells.codes[here])
