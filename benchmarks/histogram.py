@@ -63,10 +63,10 @@ def main() -> None:
             ends = np.cumsum(np.bincount(owner, minlength=1 << level))
             n_nodes = max(ends.size // 2, 1)
             bounds = np.column_stack([np.append(0, ends[:-1]), ends])[:n_nodes]
-            joins = np.empty((0, 5), np.int64)
+            joins = np.empty((0, 6), np.int64)
             if level == 0:
                 bounds = shares(0, n_rows, threads)
-                joins = np.array([[0, 1, threads, 0, offsets[-1]]], np.int64)
+                joins = np.array([[0, 1, threads, 0, offsets[-1], 2]], np.int64)
             tasks = np.zeros((len(bounds), 7), np.int64)
             tasks[:, 0] = np.arange(len(bounds))
             tasks[:, 2:4] = bounds
