@@ -19,6 +19,9 @@ EXAMPLES := some
 SLOW := slow
 ALONE = $(shell grep -rl mark.alone --include=test_*.py tests)
 PURE_TESTS := tests/kernels tests/test_digests.py
+# The newest Python at hand, on which the wheel runs, too.
+NEWEST = $(firstword $(foreach minor,14 13 12,$(shell PYENV_VERSION=3.$(minor) \
+	python3.$(minor) -c 'import sys; print(sys.executable)' 2>/dev/null)) $(PYTHON))
 # What the tests of a binary wheel need; nothing of it requires Numba.
 WHEEL_FOLDER := $(CURDIR)/build/test-wheel
 WHEEL_BIN := $(WHEEL_FOLDER)/venv/bin
@@ -176,6 +179,10 @@ test-wheel: wheel  ## install the wheel without Numba, and run the tests there
 	cd $(WHEEL_FOLDER) && printf '%s\n' v2 v3 v4 | HORNBEAM_KERNELS=native \
 		xargs -P $(CORES) -I LEVEL env HORNBEAM_CPU_LEVEL=LEVEL \
 		$(WHEEL_BIN)/python tests/digests.py
+	$(NEWEST) -m venv $(WHEEL_FOLDER)/newest
+	$(WHEEL_FOLDER)/newest/bin/python -m pip install --quiet \
+		--constraint constraints.txt "$$(ls dist/*manylinux*.whl)[sklearn]"
+	cd $(WHEEL_FOLDER) && HORNBEAM_KERNELS=native newest/bin/python tests/digests.py
 	cd $(WHEEL_FOLDER) && HORNBEAM_KERNELS=native $(WHEEL_BIN)/pytest --quiet \
 		$(ON_ALL_CORES) $(WHEEL_TESTS) -m "not slow and not alone and not jit"
 
