@@ -410,7 +410,7 @@ def _mark_tests(tests, bins, marked):
 
 @kernel
 def _write_slots(digits, slots):
-    """Write the slot of each row from its digits."""
+    """Write the slot of each row from its digits: long code, which kernels share."""
     write_numbers(digits, slots)
 
 

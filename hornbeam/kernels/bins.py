@@ -43,7 +43,7 @@ class Bins(NamedTuple):
 def bin_at(bins, place):
     """Return one of the bins, which have one dimension.
 
-    `bins` are `Bins`, or what has bins as they have.
+    `bins` are `Bins`, or a tuple with the same two fields; so below.
     """
     if bins.wide.size > 0:
         return np.uint64(bins.wide[place])

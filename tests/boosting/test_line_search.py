@@ -10,7 +10,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
-from selection import REPEATS
+from selection import REPEATS, half_slow
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
@@ -344,13 +344,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        pytest.param(way, marks=REPEATS if number % 2 else [])
-        for number, way in enumerate(WAYS)
-    ],
-)
+@pytest.mark.parametrize("way", half_slow(WAYS))
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=REPEATS), True])
 def test_the_model_does_not_depend_on_the_number_of_threads(
     way, weighted, thread_counts

@@ -460,137 +460,120 @@ TRAIN = ["train", "train.csv", "--target", "late", "--model", "new.ubj", "--roun
 REPORT = ["report", "model.ubj", "valid.csv", "--target", "late"]
 
 
+#: Arguments, and a part of the line that they get.
+USER_ERRORS = [
+    (["export", "model.ubj", "-o", "model.pmml"], "must end in .onnx or .c"),
+    (["export", "model.ubj", "-o", "no/model.c"], "no/model.c does not exist"),
+    (["report", "model.ubj", "valid.csv"], "valid.csv has no labels"),
+    (["report", "model.ubj", "valid.csv", "--target", "lat"], "column 'lat'"),
+    ([*REPORT, "-o", "report.pdf"], "must end in .html or .htm"),
+    ([*REPORT, "-o", "no/report.html"], "does not exist"),
+    ([*REPORT, "--seed", -1], "seed must be"),
+    ([*REPORT, "--rows", 0], "rows must be 1 or more"),
+    ([*REPORT, "--class", "early"], "class_names has 1 names, and there are 2"),
+    ([*REPORT, "--train", "a.csv", "--valid", "b.csv"], "cannot be combined"),
+    (
+        ["report", "model.ubj", "words.csv", "--target", "late"],
+        "words.csv has no column 'hour'; it has late, city",
+    ),
+    (
+        ["report", "model.ubj", "empty.csv", "--target", "late"],
+        "empty.csv",
+    ),
+    ([*TRAIN, "max_dept=3"], "did you mean 'max_depth'"),
+    ([*TRAIN, "max_depth=-1"], "max_depth must be 0 or more"),
+    ([*TRAIN, "depth"], "neither key=value nor"),
+    ([*TRAIN, "--params", "absent.json"], "absent.json"),
+    (
+        [*TRAIN, "--params", "broken.json"],
+        "cannot read parameters from broken.json",
+    ),
+    ([*TRAIN, "--params", "list.json"], "must hold one object"),
+    ([*TRAIN, "--early-stopping", 3], "pass --valid"),
+    ([*TRAIN, "--memory-limit", "1GB"], "pass --cache"),
+    ([*TRAIN, "--cache", "train.csv"], "cannot be created"),
+    ([*TRAIN, "--cache", "new", "--memory-limit", "much"], "'700MB'"),
+    (
+        [*TRAIN, "--weight", "wait"],
+        "train.csv has no column 'wait'; it has late, hour",
+    ),
+    ([*TRAIN, "--drop", "wait"], "has no column 'wait'"),
+    ([*TRAIN, "--group", "late"], "'late' cannot be both label and qid"),
+    ([*TRAIN, "--group", "hour"], "qid must be whole numbers"),
+    ([*TRAIN, "objective=binary"], "'binary'"),
+    (
+        ["train", "train.csv", "--target", "lat", "--model", "new.ubj"],
+        "column 'lat'",
+    ),
+    (
+        ["train", "absent.csv", "--target", "late", "--model", "new.ubj"],
+        "absent.csv",
+    ),
+    (
+        ["train", "train.xls", "--target", "late", "--model", "new.ubj"],
+        "must end in",
+    ),
+    (
+        ["train", "one.csv", "--target", "city", "--model", "new.ubj"],
+        "the target 'city' has one value in all rows, 'Rome'",
+    ),
+    (
+        ["train", "ids.csv", "--target", "id", "--model", "new.ubj"],
+        "the target 'id' has 20 different values in 20 rows",
+    ),
+    (
+        ["train", "gap.csv", "--target", "city", "--model", "new.ubj"],
+        "gap.csv: the target 'city' is missing in row 1 (so in 2 of 4 rows)",
+    ),
+    (
+        ["train", "city.csv", "--target", "city", "--task", "regression"],
+        "--task regression needs numbers, and the target 'city' has the values",
+    ),
+    ([*TRAIN, "n_estimators=3"], "'n_estimators' is no parameter here; pass --rou"),
+    (["params", "depht"], "no parameter has 'depht'"),
+    (["train", "train.csv", "--model", "new.ubj"], "with --target"),
+    (
+        [*TRAIN, "--database", "absent.duckdb"],
+        "database absent.duckdb does not exist",
+    ),
+    ([*TRAIN, "--database", "train.csv"], "cannot open the database train.csv"),
+    (
+        ["predict", "SELECT * FROM t", "--model", "model.ubj", "--database", "d"],
+        "the query failed: Catalog Error",
+    ),
+    (
+        ["predict", "ragged.csv", "--model", "model.ubj", "--output", "kept.csv"],
+        "cannot read ragged.csv: CSV parse error: Row #4: Expected 4 columns",
+    ),
+    (
+        ["train", "train.csv", "--target", "late", "--model", "new.bin"],
+        "must end in",
+    ),
+    (
+        ["train", "train.csv", "--target", "late", "--model", "no/a.ubj"],
+        "the folder of no/a.ubj does not exist",
+    ),
+    (["predict", "words.csv", "--model", "model.ubj"], "no column 'hour'"),
+    (
+        ["predict", "valid.csv", "--model", "absent.ubj"],
+        "the model absent.ubj does not exist",
+    ),
+    (["predict", "valid.csv", "--model", "broken.json"], "model"),
+    (
+        ["predict", "torn.parquet", "--model", "model.ubj"],
+        "cannot read torn.parquet",
+    ),
+    (
+        ["evaluate", "valid.csv", "--model", "model.ubj", "--target", "x"],
+        "column 'x'",
+    ),
+    (["inspect", "model.ubj", "--importance", "size"], "size"),
+]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    # Each is a process.
-    half_slow(
-        [
-            (["export", "model.ubj", "-o", "model.pmml"], "must end in .onnx or .c"),
-            (["export", "model.ubj", "-o", "no/model.c"], "no/model.c does not exist"),
-            (["report", "model.ubj", "valid.csv"], "valid.csv has no labels"),
-            (["report", "model.ubj", "valid.csv", "--target", "lat"], "column 'lat'"),
-            ([*REPORT, "-o", "report.pdf"], "must end in .html or .htm"),
-            ([*REPORT, "-o", "no/report.html"], "does not exist"),
-            ([*REPORT, "--seed", -1], "seed must be"),
-            ([*REPORT, "--rows", 0], "rows must be 1 or more"),
-            ([*REPORT, "--class", "early"], "class_names has 1 names, and there are 2"),
-            ([*REPORT, "--train", "a.csv", "--valid", "b.csv"], "cannot be combined"),
-            (
-                ["report", "model.ubj", "words.csv", "--target", "late"],
-                "words.csv has no column 'hour'; it has late, city",
-            ),
-            (
-                ["report", "model.ubj", "empty.csv", "--target", "late"],
-                "empty.csv",
-            ),
-            ([*TRAIN, "max_dept=3"], "did you mean 'max_depth'"),
-            ([*TRAIN, "max_depth=-1"], "max_depth must be 0 or more"),
-            ([*TRAIN, "depth"], "neither key=value nor"),
-            ([*TRAIN, "--params", "absent.json"], "absent.json"),
-            (
-                [*TRAIN, "--params", "broken.json"],
-                "cannot read parameters from broken.json",
-            ),
-            ([*TRAIN, "--params", "list.json"], "must hold one object"),
-            ([*TRAIN, "--early-stopping", 3], "pass --valid"),
-            ([*TRAIN, "--memory-limit", "1GB"], "pass --cache"),
-            ([*TRAIN, "--cache", "train.csv"], "cannot be created"),
-            ([*TRAIN, "--cache", "new", "--memory-limit", "much"], "'700MB'"),
-            (
-                [*TRAIN, "--weight", "wait"],
-                "train.csv has no column 'wait'; it has late, hour",
-            ),
-            ([*TRAIN, "--drop", "wait"], "has no column 'wait'"),
-            ([*TRAIN, "--group", "late"], "'late' cannot be both label and qid"),
-            ([*TRAIN, "--group", "hour"], "qid must be whole numbers"),
-            ([*TRAIN, "objective=binary"], "'binary'"),
-            (
-                ["train", "train.csv", "--target", "lat", "--model", "new.ubj"],
-                "column 'lat'",
-            ),
-            (
-                ["train", "absent.csv", "--target", "late", "--model", "new.ubj"],
-                "absent.csv",
-            ),
-            (
-                ["train", "train.xls", "--target", "late", "--model", "new.ubj"],
-                "must end in",
-            ),
-            (
-                ["train", "one.csv", "--target", "city", "--model", "new.ubj"],
-                "the target 'city' has one value in all rows, 'Rome'",
-            ),
-            (
-                ["train", "ids.csv", "--target", "id", "--model", "new.ubj"],
-                "the target 'id' has 20 different values in 20 rows",
-            ),
-            (
-                ["train", "gap.csv", "--target", "city", "--model", "new.ubj"],
-                "gap.csv: the target 'city' is missing in row 1 (so in 2 of 4 rows)",
-            ),
-            (
-                ["train", "city.csv", "--target", "city", "--task", "regression"],
-                "--task regression needs numbers, and the target 'city' has the values",
-            ),
-            (
-                [*TRAIN, "n_estimators=3"],
-                "'n_estimators' is no parameter here; pass --rou",
-            ),
-            (["params", "depht"], "no parameter has 'depht'"),
-            (["train", "train.csv", "--model", "new.ubj"], "with --target"),
-            (
-                [*TRAIN, "--database", "absent.duckdb"],
-                "database absent.duckdb does not exist",
-            ),
-            ([*TRAIN, "--database", "train.csv"], "cannot open the database train.csv"),
-            (
-                [
-                    "predict",
-                    "SELECT * FROM t",
-                    "--model",
-                    "model.ubj",
-                    "--database",
-                    "d",
-                ],
-                "the query failed: Catalog Error",
-            ),
-            (
-                [
-                    "predict",
-                    "ragged.csv",
-                    "--model",
-                    "model.ubj",
-                    "--output",
-                    "kept.csv",
-                ],
-                "cannot read ragged.csv: CSV parse error: Row #4: Expected 4 columns",
-            ),
-            (
-                ["train", "train.csv", "--target", "late", "--model", "new.bin"],
-                "must end in",
-            ),
-            (
-                ["train", "train.csv", "--target", "late", "--model", "no/a.ubj"],
-                "the folder of no/a.ubj does not exist",
-            ),
-            (["predict", "words.csv", "--model", "model.ubj"], "no column 'hour'"),
-            (
-                ["predict", "valid.csv", "--model", "absent.ubj"],
-                "the model absent.ubj does not exist",
-            ),
-            (["predict", "valid.csv", "--model", "broken.json"], "model"),
-            (
-                ["predict", "torn.parquet", "--model", "model.ubj"],
-                "cannot read torn.parquet",
-            ),
-            (
-                ["evaluate", "valid.csv", "--model", "model.ubj", "--target", "x"],
-                "column 'x'",
-            ),
-            (["inspect", "model.ubj", "--importance", "size"], "size"),
-        ],
-        pytest.mark.slow,
-    ),
+    half_slow(USER_ERRORS, pytest.mark.slow),  # each is a process
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_a_user_error_prints_one_line_and_exits_with_2(arguments, message, folder):

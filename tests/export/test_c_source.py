@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from exported_models import CASES, codes_of, exported
+from selection import half_slow
 
 import hornbeam
 from hornbeam import ParameterError
@@ -48,14 +49,8 @@ def run(source, codes, case, folder, name="model"):
     return results
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        # To compile one takes most of the time.
-        pytest.param(name, marks=pytest.mark.slow if number % 3 else [])
-        for number, name in enumerate(CASES)
-    ],
-)
+# To compile one takes most of the time.
+@pytest.mark.parametrize("name", half_slow(CASES, pytest.mark.slow))
 def test_margins_are_bitwise_equal(name, tmp_path):
     case = exported(name)
     margins, predictions = run(to_c(case.booster), case.codes, case, tmp_path)
