@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ModelFileError
+from hornbeam.kernels.number_text import (
+    HALF_GAPS,
+    LONGEST,
+    POWERS,
+    write_floats,
+    write_integers,
+)
 
 __all__ = ["dumps", "loads"]
 
@@ -33,38 +42,58 @@ def dumps(document: Mapping[str, Any]) -> bytes:
     Values may be mappings, lists, strings, booleans, integers, NumPy floats and arrays
     of numbers. Each number has the fewest digits that identify it in its type.
     """
-    parts: list[str] = []
+    parts: list[bytes] = []
     _write(document, parts)
-    return "".join(parts).encode()
+    return b"".join(parts)
 
 
-def _write(value: Any, parts: list[str]) -> None:
+def _write(value: Any, parts: list[bytes]) -> None:
     if isinstance(value, np.ndarray):
-        parts += "[", ",".join(value.astype(np.str_).tolist()), "]"
+        parts += b"[", _numbers(value), b"]"
     elif isinstance(value, str):
         parts.append(_text(value))
     elif isinstance(value, bool):
-        parts.append("true" if value else "false")
+        parts.append(b"true" if value else b"false")
     elif isinstance(value, int | np.floating):
-        parts.append(str(value))
+        parts.append(str(value).encode())
     elif isinstance(value, list):
-        separator = "["
+        separator = b"["
         for element in value:
             parts.append(separator)
             _write(element, parts)
-            separator = ","
-        parts.append("]" if value else "[]")
+            separator = b","
+        parts.append(b"]" if value else b"[]")
     else:
-        separator = "{"
+        separator = b"{"
         for key in sorted(value):
-            parts += separator, _text(key), ":"
+            parts += separator, _key(key), b":"
             _write(value[key], parts)
-            separator = ","
-        parts.append("}" if value else "{}")
+            separator = b","
+        parts.append(b"}" if value else b"{}")
 
 
-def _text(text: str) -> str:
-    return f'"{text.translate(_ESCAPES)}"'
+def _numbers(values: NDArray[Any]) -> bytes:
+    """Return the numbers of an array, with commas between them."""
+    if values.dtype == np.float64:
+        return ",".join(map(repr, values.tolist())).encode()
+    text = np.empty(LONGEST * values.size, np.uint8)
+    if values.dtype == np.float32:
+        size = write_floats(np.array(values), POWERS, HALF_GAPS, text)
+        if size < 0:
+            raise ModelFileError(
+                f"{values[~np.isfinite(values)][0]} is not a valid number in a model",
+                code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
+            )
+    else:
+        size = write_integers(values.astype(np.int64), text)
+    return text[1:size].tobytes()
+
+
+def _text(text: str) -> bytes:
+    return f'"{text.translate(_ESCAPES)}"'.encode()
+
+
+_key = lru_cache(maxsize=256)(_text)
 
 
 def loads(data: bytes) -> Any:

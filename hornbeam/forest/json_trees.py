@@ -432,12 +432,16 @@ def _read_categories(
             )
         found[key] = column
     kinds, nodes = found["split_type"], found["categories_nodes"]
-    sizes, categories = found["categories_sizes"], found["categories"]
+    sizes, segments = found["categories_sizes"], found["categories_segments"]
+    categories = found["categories"]
     if kinds.size != size or (kinds > 1).any():
         raise ModelFileError(
             f"{where}.split_type is not an array of {size} numbers 0 or 1",
             code=ErrorCode.MODEL_FILE_INVALID_TREE,
         )
+    stated = nodes.size or sizes.size or segments.size or categories.size
+    if not (stated or kinds.any()):
+        return kinds, np.zeros(size, np.int64), categories
     if not np.array_equal(nodes, np.flatnonzero(kinds)):
         raise ModelFileError(
             f"{where}.categories_nodes does not list the nodes of split_type 1",
@@ -453,7 +457,7 @@ def _read_categories(
             f"{where}.categories_sizes does not add up to {categories.size} categories",
             code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,
         )
-    if not np.array_equal(found["categories_segments"], np.cumsum(sizes) - sizes):
+    if not np.array_equal(segments, np.cumsum(sizes) - sizes):
         raise ModelFileError(
             f"{where}.categories_segments does not have the offsets of the categories",
             code=ErrorCode.MODEL_FILE_INVALID_CATEGORIES,

@@ -36,16 +36,26 @@ _INTEGERS = {
 }
 _NUMBERS = _INTEGERS | {b"d": struct.Struct(">f"), b"D": struct.Struct(">d")}
 _CONSTANTS = {b"Z": None, b"T": True, b"F": False}
-_DTYPES: dict[bytes, np.dtype[Any]] = {
-    b"i": np.dtype(np.int8),
-    b"U": np.dtype(np.uint8),
-    b"I": np.dtype(np.int16),
-    b"l": np.dtype(np.int32),
-    b"L": np.dtype(np.int64),
-    b"d": np.dtype(np.float32),
-    b"D": np.dtype(np.float64),
+#: The type of a length as it is written, and the length.
+_LENGTH = struct.Struct(">cq")
+#: The types of numbers by their markers, as they are in memory and in files.
+_DTYPES = {
+    marker: (np.dtype(own), np.dtype(own).newbyteorder(">"))
+    for marker, own in (
+        (b"i", np.int8),
+        (b"U", np.uint8),
+        (b"I", np.int16),
+        (b"l", np.int32),
+        (b"L", np.int64),
+        (b"d", np.float32),
+        (b"D", np.float64),
+    )
 }
-_MARKERS = {dtype: marker for marker, dtype in _DTYPES.items()}
+#: By type: its marker, how an array of it begins, and its type in files.
+_MARKERS = {
+    own: (marker, b"[$" + marker + b"#", stored)
+    for marker, (own, stored) in _DTYPES.items()
+}
 
 
 def dumps(document: Mapping[str, Any]) -> bytes:
@@ -61,8 +71,8 @@ def dumps(document: Mapping[str, Any]) -> bytes:
 
 def _write(value: Any, parts: list[bytes]) -> None:
     if isinstance(value, np.ndarray):
-        parts.append(b"[$" + _MARKERS[value.dtype] + b"#" + _length(value.size))
-        parts.append(value.astype(value.dtype.newbyteorder(">")).tobytes())
+        _, begin, stored = _MARKERS[value.dtype]
+        parts += begin, _length(value.size), value.astype(stored).tobytes()
     elif isinstance(value, str):
         parts.append(b"S" + _text(value))
     elif isinstance(value, bool):
@@ -70,7 +80,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
     elif isinstance(value, int):
         parts.append(_integer(value))
     elif isinstance(value, np.floating):
-        marker = _MARKERS[value.dtype]
+        marker, _, _ = _MARKERS[value.dtype]
         parts.append(marker + _NUMBERS[marker].pack(value))
     elif isinstance(value, list):
         parts.append(b"[#" + _length(len(value)))
@@ -85,7 +95,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
 
 
 def _length(count: int) -> bytes:
-    return b"L" + count.to_bytes(8, "big")
+    return _LENGTH.pack(b"L", count)
 
 
 def _text(text: str) -> bytes:
@@ -149,6 +159,11 @@ class _Reader:
         return taken
 
     def length(self) -> int:
+        if self.at + _LENGTH.size <= len(self.data):  # the usual case, in one step
+            marker, count = _LENGTH.unpack_from(self.data, self.at)
+            if marker == b"L" and count >= 0:
+                self.at += _LENGTH.size
+                return int(count)
         marker = self.take(1)
         layout = _INTEGERS.get(marker)
         if layout is None:
@@ -182,7 +197,8 @@ class _Reader:
     def object(self, depth: int) -> dict[str, Any]:
         self.descend(depth)
         members: dict[str, Any] = {}
-        while self.data[self.at : self.at + 1] != b"}":
+        data = self.data
+        while data[self.at : self.at + 1] != b"}":
             key = self.text()
             if key in members:
                 raise self.error(f"the key {key!r:.60} is repeated")
@@ -210,13 +226,14 @@ class _Reader:
 
     def numbers(self) -> NDArray[Any]:
         marker = self.take(1)
-        dtype = _DTYPES.get(marker)
-        if dtype is None:
+        types = _DTYPES.get(marker)
+        if types is None:
             raise self.error(f"an array of numbers has the invalid type {marker!r}")
         if self.take(1) != b"#":
             raise self.error("an array of numbers has no count")
-        stored = self.take(self.length() * dtype.itemsize)
-        return np.frombuffer(stored, dtype.newbyteorder(">")).astype(dtype)
+        own, stored = types
+        numbers = self.take(self.length() * own.itemsize)
+        return np.frombuffer(numbers, stored).astype(own)
 
     def descend(self, depth: int) -> None:
         if depth > _MAX_DEPTH:

@@ -36,6 +36,12 @@ def test_numbers_keep_their_bits_and_read_as_floating_point(dtype, data):
     assert np.array(again).astype(dtype).tobytes() == numbers.tobytes()
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_numbers_that_json_lacks_are_refused(number):
+    with pytest.raises(ModelFileError, match=f"{number} is not a valid number"):
+        json_text.dumps({"x": np.array([1.0, number], np.float32)})
+
+
 def test_documents_have_no_spaces_and_sorted_keys():
     document = {
         "b": [1, "x", {}],
