@@ -8,7 +8,8 @@ UTF-8, and only the characters that JSON requires are escaped.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from hornbeam.kernels.number_text import (
     HALF_GAPS,
     LONGEST,
     POWERS,
+    read_numbers,
     write_floats,
     write_integers,
 )
@@ -96,17 +98,57 @@ def _text(text: str) -> bytes:
 _key = lru_cache(maxsize=256)(_text)
 
 
+#: An array of numbers, without spaces, behind a key. The quotation mark ends the key:
+#: one that begins a string cannot follow a letter, nor can one that is in a string.
+_ARRAY = re.compile(rb'(?<=\w)":\[([-+.0-9eE,]+)\]')
+
+
 def loads(data: bytes) -> Any:
-    """Return the document in the JSON bytes `data`; arrays become lists.
+    """Return the document in the JSON bytes `data`.
+
+    Arrays of numbers become NumPy arrays, int64 or float64, or lists.
 
     Raises
     ------
     ModelFileError
         If `data` is not valid JSON, repeats a key, or contains NaN or Infinity.
     """
+    if b"NaN" not in data:  # which stands for an array that is cut out
+        rest, arrays = _cut_arrays(data)
+        found = iter(arrays)
+
+        def paste(name: str) -> Any:
+            return next(found) if name == "NaN" else _refuse_constant(name)
+
+        try:
+            return _parse(rest, paste)
+        except (ModelFileError, ValueError):
+            pass  # what is wrong is said of the whole text
+    return _parse(data, _refuse_constant)
+
+
+def _cut_arrays(data: bytes) -> tuple[bytes, list[NDArray[Any]]]:
+    """Return a text with NaN for the arrays of numbers in it, and these in order."""
+    text, arrays = np.frombuffer(bytearray(data), np.uint8), []
+
+    def cut(match: re.Match[bytes]) -> bytes:
+        begin, end = match.span(1)
+        size = data.count(b",", begin, end) + 1
+        integers, floats = np.empty(size, np.int64), np.empty(size)
+        kind = read_numbers(text, begin, end, integers, floats, POWERS)
+        if kind == 0:
+            return match[0]
+        arrays.append(integers if kind == 1 else floats)
+        return b'":NaN'
+
+    return _ARRAY.sub(cut, data), arrays
+
+
+def _parse(data: bytes, parse_constant: Callable[[str], Any]) -> Any:
+    """Return a document; raise a `ModelFileError` if it is not valid."""
     try:
         return json.loads(
-            data.decode(), object_pairs_hook=_members, parse_constant=_refuse_constant
+            data.decode(), object_pairs_hook=_members, parse_constant=parse_constant
         )
     except ModelFileError:
         raise

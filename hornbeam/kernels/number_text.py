@@ -1,4 +1,4 @@
-"""Numbers as the text of a JSON array, each with the fewest digits that identify it."""
+"""Numbers as the text of a JSON array: written with few digits, and read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import numpy as np
 
 from hornbeam.kernels.jit import inline, kernel
 
-__all__ = ["HALF_GAPS", "LONGEST", "POWERS", "write_floats", "write_integers"]
+__all__ = [
+    "HALF_GAPS",
+    "LONGEST",
+    "POWERS",
+    "read_numbers",
+    "write_floats",
+    "write_integers",
+]
 
 #: The most bytes of a number, with the comma before it.
 LONGEST = 21
@@ -20,7 +27,9 @@ _SAFE = 1.0 - 1e-6
 _SIGN = np.uint32(1 << 31)
 _INFINITY = np.uint32(0xFF << 23)
 _MANTISSA = np.uint32((1 << 23) - 1)
-_ZERO, _COMMA, _POINT, _MINUS, _PLUS, _E = 48, 44, 46, 45, 43, 101
+_ZERO, _COMMA, _POINT, _MINUS, _PLUS, _E, _LARGE_E = 48, 44, 46, 45, 43, 101, 69
+#: The largest number, and the largest power of ten, up to which float64 has all.
+_EXACT, _EXACT_POWER = 1 << 53, 22
 
 
 @inline
@@ -162,3 +171,74 @@ def write_integers(
             count += 1
         at = _write_digits(number, count, text, at)
     return at
+
+
+@inline
+def _is_digit(byte):
+    return _ZERO <= byte <= _ZERO + 9
+
+
+@kernel
+def read_numbers(
+    text,  # (bytes,) uint8
+    begin,  # int: where the numbers are, with commas between them
+    end,  # int
+    integers,  # (numbers,) int64, out
+    floats,  # (numbers,) float64, out
+    powers,  # POWERS
+):
+    """Read the numbers of a JSON array, as many as `integers` has places.
+
+    Returns 1 if all are integers, 2 if all are floating-point numbers, and 0 if not all
+    are of one kind, if one has so many digits or such an exponent that it is not simply
+    a product or a quotient of two float64 that are exact (Clinger, How to read floating
+    point numbers accurately, 1990), or if this is not an array of JSON.
+    """
+    at, kind = begin, 0
+    for i in range(integers.size):
+        is_negative = at < end and text[at] == _MINUS
+        if is_negative:
+            at += 1
+        first, number = at, np.int64(0)
+        while at < end and _is_digit(text[at]) and at - first < 18:
+            number = 10 * number + (np.int64(text[at]) - _ZERO)
+            at += 1
+        if at == first or (text[first] == _ZERO and at - first > 1):
+            return 0
+        own, exponent = 1, 0
+        if at < end and text[at] == _POINT:
+            own = 2
+            at += 1
+            point = at
+            while at < end and _is_digit(text[at]) and at - first < 19:
+                number = 10 * number + (np.int64(text[at]) - _ZERO)
+                at += 1
+            exponent = point - at
+            if at == point:
+                return 0
+        if at < end and (text[at] == _E or text[at] == _LARGE_E):
+            own = 2
+            at += 1
+            is_small = at < end and text[at] == _MINUS
+            if at < end and (text[at] == _MINUS or text[at] == _PLUS):
+                at += 1
+            written, place = 0, at
+            while at < end and _is_digit(text[at]) and at - place < 3:
+                written = 10 * written + (np.int64(text[at]) - _ZERO)
+                at += 1
+            if at == place:
+                return 0
+            exponent += -written if is_small else written
+        is_last = i == integers.size - 1
+        if (at != end) if is_last else (at >= end or text[at] != _COMMA):
+            return 0
+        at += 1
+        if own == 2 and (number > _EXACT or abs(exponent) > _EXACT_POWER):
+            return 0
+        if i > 0 and own != kind:
+            return 0
+        kind = own
+        integers[i] = -number if is_negative else number
+        magnitude = _scaled(np.float64(number), exponent, powers)
+        floats[i] = -magnitude if is_negative else magnitude
+    return kind

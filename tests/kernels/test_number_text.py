@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +14,7 @@ from hornbeam.kernels.number_text import (
     HALF_GAPS,
     LONGEST,
     POWERS,
+    read_numbers,
     write_floats,
     write_integers,
 )
@@ -112,3 +114,60 @@ def test_numbers_that_are_not_finite_are_found(number):
 @example([0, 9, 10, 99, 100, 10**18, 2**63 - 1, -(2**63) + 1])
 def test_integers_are_written_as_python_writes_them(values):
     assert integers(values) == list(map(str, values))
+
+
+def read(text):
+    """Return the numbers between brackets as an array, None if they are left out."""
+    content = f"[{text}]".encode()
+    size = content.count(b",") + 1
+    integers, floats = np.empty(size, np.int64), np.empty(size)
+    memory = np.frombuffer(bytearray(content), np.uint8)
+    kind = read_numbers(memory, 1, len(content) - 1, integers, floats, POWERS)
+    return (None, integers, floats)[kind]
+
+
+NUMBERS = st.lists(
+    st.integers(-(10**20), 10**20).map(str)
+    | st.floats(allow_nan=False, allow_infinity=False).map(str)
+    | FLOATS.map(lambda value: f"{value:.8E}")
+    | st.from_regex(r"-?[0-9]{0,3}\.?[0-9]{0,20}([eE][-+]?[0-9]{0,4})?", fullmatch=True)
+    | st.text("0123456789.-+eE,", max_size=8),
+    min_size=1,
+).map(",".join)
+
+
+@given(NUMBERS)
+@example("0.1")
+@example("-0.0")
+@example("1E5,2.5e-3,-1.25E+22")
+@example("1,2,-3")
+@example("1,2.0")
+@example("01")
+@example("1.")
+@example(".5")
+@example("+1")
+@example("1e")
+@example("1,")
+@example("9007199254740993.0")
+@example("1e23")
+@example("999999999999999999")
+@example("9" * 30)
+def test_numbers_are_read_as_json_reads_them_or_left_out(text):
+    found = read(text)
+    if found is None:
+        return
+    expected = json.loads(f"[{text}]")
+    assert set(map(type, expected)) == {type(found[0].item())}
+    assert found.tobytes() == np.array(expected, found.dtype).tobytes()
+
+
+@given(st.lists(FLOATS.filter(lambda value: value == 0 or 1e-13 < abs(value) < 1e30)))
+def test_written_floats_are_read(values):
+    if values:
+        again = read(",".join(floats(values)))
+        assert again.astype(np.float32).tobytes() == np.float32(values).tobytes()
+
+
+@given(st.lists(st.integers(-(10**17), 10**17), min_size=1))
+def test_written_integers_are_read(values):
+    assert read(",".join(integers(values))).tolist() == values
