@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -105,16 +106,18 @@ def _linear(linear: LinearModel, kind: str) -> str:
 def _text(tree: FormattedTree, with_stats: bool) -> str:
     lines = []
     for node, depth in tree.walk():
+        tabs, gain = depth, ""
         if tree.is_leaf(node):
             line = f"{node}:leaf={_leaf_values(tree, node)}"
             line += "".join(tree.terms(node))
-            stats = f",cover={tree.cover(node)}"
         else:
             line = f"{node}:{_condition(tree, node)}"
-            stats = f",gain={tree.gain(node)},cover={tree.cover(node)}"
-        # XGBoost does not indent splits on indicators.
-        tabs = 0 if not tree.is_leaf(node) and tree.kind(node) == "i" else depth
-        lines.append("\t" * tabs + line + stats * with_stats)
+            if tree.kind(node) == "i":
+                tabs = 0  # XGBoost does not indent splits on indicators
+            if with_stats:
+                gain = f",gain={tree.gain(node)}"
+        stats = f"{gain},cover={tree.cover(node)}" if with_stats else ""
+        lines.append("\t" * tabs + line + stats)
     return "\n".join([*lines, ""])
 
 
@@ -135,12 +138,13 @@ def _json(tree: FormattedTree, with_stats: bool) -> str:
     for (node, depth), (after, depth_after) in pairwise(nodes):
         parts.append("\n" * (depth > 0) + _indent(depth))
         if not tree.is_leaf(node):
-            stats = f', "gain": {tree.gain(node)}, "cover": {tree.cover(node)}'
-            members = _json_split(tree, node, depth)
-            parts.append(f'{{ {members} {stats * with_stats}, "children": [')
+            members, stats = _json_split(tree, node, depth), ""
+            if with_stats:
+                stats = f', "gain": {tree.gain(node)}, "cover": {tree.cover(node)}'
+            parts.append(f'{{ {members} {stats}, "children": [')
             continue
-        stats = f', "cover": {tree.cover(node)} '
-        leaf = f'"leaf": {_leaf_values(tree, node)} {stats * with_stats}'
+        stats = f', "cover": {tree.cover(node)} ' if with_stats else ""
+        leaf = f'"leaf": {_leaf_values(tree, node)} {stats}'
         if tree.terms(node):
             leaf += f', "terms": {json.dumps(tree.terms(node), ensure_ascii=False)}'
         parts.append(f'{{ "nodeid": {node}, {leaf}}}')
@@ -174,6 +178,7 @@ def _leaf_values(tree: FormattedTree, node: int) -> str:
     return values[0] if len(values) == 1 else f"[{', '.join(values)}]"
 
 
+@lru_cache(maxsize=1024)
 def _escaped(text: str) -> str:
     """Return a text escaped for JSON, without the quotation marks."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
@@ -277,6 +282,8 @@ class FormattedTree:
     def terms(self, node: int) -> list[str]:
         """Return the terms of a linear leaf, such as ``+0.5*(clip(f1,0,2)-1)``."""
         names = self._features.names
+        if not self._terms.size:
+            return []
         start, stop = self._term_starts[node : node + 2]
         return [
             f"{slope:+.9g}*(clip({names[feature]},{low:.9g},{high:.9g}){-centre:+.9g})"
