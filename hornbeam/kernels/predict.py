@@ -56,10 +56,11 @@ _SPLIT = np.uint64((1 << 32) - 1)
 _LEFT = np.uint64(32)
 _ONE = np.uint64(1)
 
-#: Deeper trees are mostly unbalanced: a few rows at a time descend to their leaves, and
-#: those that have reached one leave the loop.
+#: Deeper trees are mostly unbalanced: a few rows at a time descend to their leaves.
+#: After so many steps and one more, those that have reached one leave the loop.
 MOST_LEVELS = 12
 _SIDE_BY_SIDE = 64
+_STEPS_BETWEEN = np.uint64(3)
 #: In trees of so many nodes, so many rows are grouped by where they are after the first
 #: levels: a group shares the part of the tree below, and its cache lines.
 _LARGE_TREE = 1 << 13
@@ -276,10 +277,19 @@ def _prefetch_rows(data, rows):
             prefetch(row, np.uint64(f))
 
 
+@inline
+def _step(row, has_missing, place, packed):
+    """Return the next position of a row in a tree of numerical splits."""
+    node, threshold = packed.nodes[place], packed.thresholds[place]
+    value = row[node & FEATURE]
+    if has_missing:
+        return _next_place_missing(value, node, threshold)
+    return _next_place(value, node, threshold)
+
+
 @kernel
 def _descend_deep(data, has_missing, root, size, packed, places, order, ends, few):
     """Write the leaf positions of any rows in a deep tree of numerical splits."""
-    nodes, thresholds = packed.nodes, packed.thresholds
     near, moving = few
     if size >= _LARGE_TREE and places.size >= _MANY_ROWS:
         for begin in range(0, places.size, _ROWS_OF_TOP):
@@ -301,15 +311,15 @@ def _descend_deep(data, has_missing, root, size, packed, places, order, ends, fe
             moving[k] = order[begin + k]
             near[k] = places[np.uint64(moving[k])]
         while count > 0:
+            # The number of steps is no constant, or the loop is compiled three times.
+            for _ in range(min(_STEPS_BETWEEN, count)):
+                for k in range(count):
+                    row = data[np.uint64(moving[k])]
+                    near[k] = _step(row, has_missing, np.uint64(near[k]), packed)
             left = np.uint64(0)
             for k in range(count):
                 row, place = np.uint64(moving[k]), np.uint64(near[k])
-                node, threshold = nodes[place], thresholds[place]
-                value = data[row, node & FEATURE]
-                if has_missing:
-                    after = _next_place_missing(value, node, threshold)
-                else:
-                    after = _next_place(value, node, threshold)
+                after = _step(data[row], has_missing, place, packed)
                 places[row] = after
                 moving[left], near[left] = np.int32(row), after
                 left += np.uint64(np.uint64(after) != place)
