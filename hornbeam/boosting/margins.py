@@ -72,8 +72,10 @@ _BLOCK_BYTES = 1 << 22
 _FEW_ROWS = 4
 #: Trees of more nodes are descended by more rows before the next tree.
 _LARGE_TREE = 1 << 12
-#: So many rows may descend large trees one by one.
+#: So many rows may descend large trees one by one. A thread lays out so many nodes in
+#: the time that this saves a row, whose tree stays in the cache.
 MANY_ROWS = 1 << 14
+_NODES_OF_ROW = 4
 #: And so many at least before the trees are laid out again.
 _ROWS_OF_PASS = 1 << 17
 #: Steps of rows down trees that take as long as laying out one node by bins, and as
@@ -262,7 +264,7 @@ def add_one_by_one(
     n_nodes = sum(tree.n_nodes for tree in trees)
     if (
         n_nodes <= _LARGE_TREE * len(trees)
-        or data.n_rows * len(trees) < team.size * n_nodes
+        or data.n_rows * len(trees) * _NODES_OF_ROW < team.size * n_nodes
         or data.n_features >= MIN_SELECTED_FEATURES
         or any(tree.terms is not None for tree in trees)
     ):
