@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,8 @@ from hornbeam.data.containers.from_scipy import SparseTable
 from hornbeam.data.dmatrix import DMatrix, categorical
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.errors import DataError, ErrorCode
-from hornbeam.forest.layout import BinnedLayout, Layout
+from hornbeam.forest.layout import MIN_SELECTED_FEATURES, BinnedLayout, Layout
+from hornbeam.forest.tree import Tree, with_equal_leaves
 from hornbeam.kernels.binned_trees import (
     COLUMNS_TOGETHER,
     MOST_SLOTS,
@@ -33,6 +35,7 @@ from hornbeam.kernels.multi_output import add_multi_output_trees
 from hornbeam.kernels.predict import (
     PREDICT_ROWS,
     ROWS_OF_LARGE,
+    ROWS_OF_ONE,
     TREES_AT_ONCE,
     DescentScratch,
     add_trees,
@@ -43,10 +46,12 @@ from hornbeam.kernels.row_sets import SET_ROWS, SET_WORDS
 from hornbeam.kernels.team import Team
 
 __all__ = [
+    "MANY_ROWS",
     "PlainRows",
     "Rows",
     "add_layout",
     "add_linear",
+    "add_one_by_one",
     "add_to_few",
     "adds_on_device",
     "binned_scratch",
@@ -67,6 +72,12 @@ _BLOCK_BYTES = 1 << 22
 _FEW_ROWS = 4
 #: Trees of more nodes are descended by more rows before the next tree.
 _LARGE_TREE = 1 << 12
+#: So many rows may descend large trees one by one. A thread lays out so many nodes in
+#: the time that this saves a row, whose tree stays in the cache.
+MANY_ROWS = 1 << 14
+_NODES_OF_ROW = 4
+#: And so many at least before the trees are laid out again.
+_ROWS_OF_PASS = 1 << 17
 #: Steps of rows down trees that take as long as laying out one node by bins, and as
 #: finding the bin of a value; bins save most of the steps.
 _STEPS_OF_NODE = 256
@@ -205,19 +216,72 @@ def add_layout(
     if binned is not None:
         _add_by_bins(team, data, layout, binned, margins)
         return
-    is_multi_output = layout.values.ndim > 1
     for start, block, threads in _laid_out(team, data, layout):
-        own = margins[start : start + len(block)]
-        team.run(
-            add_multi_output_trees if is_multi_output else add_trees,
-            threads,
-            block,
-            layout.roots,
-            layout.packed,
-            layout.values,
-            DescentScratch.of(threads, _rows_together(layout, len(block), threads)),
-            own if is_multi_output else TypedMargins.of(own),
+        scratch = DescentScratch.of(
+            threads, _rows_together(layout, len(block), threads)
         )
+        own = margins[start : start + len(block)]
+        _descend(team, threads, block, layout, scratch, own)
+
+
+def _descend(
+    team: Team,
+    threads: int,
+    block: NDArray[Any],
+    layout: Layout,
+    scratch: DescentScratch,
+    margins: NDArray[Any],
+) -> None:
+    """Add the trees of `layout` to `margins` by comparing values with thresholds."""
+    is_multi_output = layout.values.ndim > 1
+    team.run(
+        add_multi_output_trees if is_multi_output else add_trees,
+        threads,
+        block,
+        layout.roots,
+        layout.packed,
+        layout.values,
+        scratch,
+        margins if is_multi_output else TypedMargins.of(margins),
+    )
+
+
+def add_one_by_one(
+    team: Team,
+    data: Rows,
+    trees: Sequence[Tree],
+    outputs: Sequence[int],
+    weights: NDArray[np.float32],
+    dtype: Any,
+    margins: NDArray[Any],
+) -> bool:
+    """Add large trees to `margins`, each laid out just before, if rows are many.
+
+    That takes little of the time then, and no memory: the layout of a whole forest
+    takes about as much as its trees. A tree also stays in the caches while all rows
+    descend it. Returns whether it was done. The arguments are those of `Layout.of`.
+    """
+    n_nodes = sum(tree.n_nodes for tree in trees)
+    if (
+        n_nodes <= _LARGE_TREE * len(trees)
+        or data.n_rows * len(trees) * _NODES_OF_ROW < team.size * n_nodes
+        or data.n_features >= MIN_SELECTED_FEATURES
+        or any(tree.terms is not None for tree in trees)
+    ):
+        return False
+    trees, kind = with_equal_leaves(trees, outputs), np.dtype(dtype)
+    scratch = DescentScratch.of(team.size, ROWS_OF_ONE)
+    most = max(_ROWS_OF_PASS, 2 * n_nodes // len(trees))
+    passes = -(-data.n_rows // most)
+    for number in range(passes):
+        start, stop = (data.n_rows * end // passes for end in (number, number + 1))
+        block = block_of(data, start, stop, kind, None)
+        for t, tree in enumerate(trees):
+            own = [tree], outputs[t : t + 1], kind, data.n_features, weights[t : t + 1]
+            layout = Layout.of(*own)
+            threads = team.threads_for(layout.cost(len(block), data.n_features))
+            _descend(team, threads, block, layout, scratch, margins[start:stop])
+    return True
 
 
 def add_to_few(data: Rows, layout: Layout, margins: NDArray[Any]) -> bool:

@@ -35,13 +35,14 @@ from hornbeam.kernels.linear_leaves import NodeTerms
 from hornbeam.kernels.predict import FEATURE, PackedNodes, mark_symmetric, pack_nodes
 
 __all__ = [
+    "MIN_SELECTED_FEATURES",
     "BinnedLayout",
     "Layout",
     "weighted_leaf_values",
 ]
 
 #: Rows with fewer features are copied without a selection of features.
-_MIN_SELECTED_FEATURES = 64
+MIN_SELECTED_FEATURES = 64
 
 
 @dataclass(frozen=True)
@@ -300,7 +301,7 @@ def _select_features(
     None and no indices if rows are to have all features.
     """
     every = None, np.empty(0, np.int32)
-    if n_features < _MIN_SELECTED_FEATURES:
+    if n_features < MIN_SELECTED_FEATURES:
         return every
     is_used = np.zeros(n_features, np.bool_)
     for tree in trees:

@@ -17,6 +17,7 @@ __all__ = [
     "MOST_LEVELS",
     "PREDICT_ROWS",
     "ROWS_OF_LARGE",
+    "ROWS_OF_ONE",
     "TREES_AT_ONCE",
     "DescentScratch",
     "PackedNodes",
@@ -37,6 +38,9 @@ __all__ = [
 PREDICT_ROWS = 64
 #: The most for large trees, whose nodes do not stay in the first caches between trees.
 ROWS_OF_LARGE = 1 << 14
+#: The same for a single tree, whose nodes are in the caches: the rows are to stay there
+#: from one loop over them to the next.
+ROWS_OF_ONE = 1 << 12
 
 #: Trees that a single row descends together, for the same reason.
 TREES_AT_ONCE = 16
@@ -53,8 +57,10 @@ _LEFT = np.uint64(32)
 _ONE = np.uint64(1)
 
 #: Deeper trees are mostly unbalanced: a few rows at a time descend to their leaves.
+#: After so many steps and one more, those that have reached one leave the loop.
 MOST_LEVELS = 12
-_SIDE_BY_SIDE = 16
+_SIDE_BY_SIDE = 64
+_STEPS_BETWEEN = np.uint64(3)
 #: In trees of so many nodes, so many rows are grouped by where they are after the first
 #: levels: a group shares the part of the tree below, and its cache lines.
 _LARGE_TREE = 1 << 13
@@ -79,19 +85,21 @@ class DescentScratch(NamedTuple):
         (threads, rows) int32: the rows in the order of groups.
     ends
         (threads, groups + 1) int32: the ends of the groups.
-    near
-        (threads, rows side by side) int32: the positions of a few rows.
+    near, moving
+        (threads, rows side by side) int32: the positions of a few rows that have not
+        reached a leaf, and their numbers.
     """
 
     places: NDArray[np.int32]
     order: NDArray[np.int32]
     ends: NDArray[np.int32]
     near: NDArray[np.int32]
+    moving: NDArray[np.int32]
 
     @classmethod
     def of(cls, threads: int, rows: int) -> DescentScratch:
         """Return scratch arrays for so many rows in each thread."""
-        shapes = rows, rows, _GROUPS + 1, _SIDE_BY_SIDE
+        shapes = rows, rows, _GROUPS + 1, _SIDE_BY_SIDE, _SIDE_BY_SIDE
         return cls(*(np.empty((threads, size), np.int32) for size in shapes))
 
 
@@ -269,10 +277,20 @@ def _prefetch_rows(data, rows):
             prefetch(row, np.uint64(f))
 
 
+@inline
+def _step(row, has_missing, place, packed):
+    """Return the next position of a row in a tree of numerical splits."""
+    node, threshold = packed.nodes[place], packed.thresholds[place]
+    value = row[node & FEATURE]
+    if has_missing:
+        return _next_place_missing(value, node, threshold)
+    return _next_place(value, node, threshold)
+
+
 @kernel
-def _descend_deep(data, has_missing, root, size, packed, places, order, ends, near):
+def _descend_deep(data, has_missing, root, size, packed, places, order, ends, few):
     """Write the leaf positions of any rows in a deep tree of numerical splits."""
-    nodes, thresholds = packed.nodes, packed.thresholds
+    near, moving = few
     if size >= _LARGE_TREE and places.size >= _MANY_ROWS:
         for begin in range(0, places.size, _ROWS_OF_TOP):
             end = min(begin + _ROWS_OF_TOP, places.size)
@@ -288,24 +306,24 @@ def _descend_deep(data, has_missing, root, size, packed, places, order, ends, ne
     for begin in range(0, places.size, _SIDE_BY_SIDE):
         end = min(begin + _SIDE_BY_SIDE, places.size)
         _prefetch_rows(data, order[end : min(end + _SIDE_BY_SIDE, places.size)])
-        rows = order[begin:end]
-        for k in range(rows.size):
-            near[k] = places[np.uint64(rows[k])]
-        moved = np.uint64(1)
-        while moved != 0:
-            moved = np.uint64(0)
-            for k in range(rows.size):
-                place = np.uint64(near[k])
-                node, threshold = nodes[place], thresholds[place]
-                value = data[np.uint64(rows[k]), node & FEATURE]
-                if has_missing:
-                    after = _next_place_missing(value, node, threshold)
-                else:
-                    after = _next_place(value, node, threshold)
-                moved |= np.uint64(after) ^ place
-                near[k] = after
-        for k in range(rows.size):
-            places[np.uint64(rows[k])] = near[k]
+        count = np.uint64(end - begin)
+        for k in range(end - begin):
+            moving[k] = order[begin + k]
+            near[k] = places[np.uint64(moving[k])]
+        while count > 0:
+            # The number of steps is no constant, or the loop is compiled three times.
+            for _ in range(min(_STEPS_BETWEEN, count)):
+                for k in range(count):
+                    row = data[np.uint64(moving[k])]
+                    near[k] = _step(row, has_missing, np.uint64(near[k]), packed)
+            left = np.uint64(0)
+            for k in range(count):
+                row, place = np.uint64(moving[k]), np.uint64(near[k])
+                after = _step(data[row], has_missing, place, packed)
+                places[row] = after
+                moving[left], near[left] = np.int32(row), after
+                left += np.uint64(np.uint64(after) != place)
+            count = left
 
 
 @inline
@@ -365,12 +383,12 @@ def _descend_mixed(data, root, depth, packed, places):
 
 @inline
 def any_missing(data):
-    """Return whether any value is missing."""
-    missing = 0
-    for i in range(data.shape[0]):
-        for f in range(data.shape[1]):
-            missing |= data[i, f] != data[i, f]
-    return missing != 0
+    """Return whether any value of contiguous rows is missing."""
+    values = data.reshape(data.size)
+    missing = False  # no integer, of which fewer fit a vector register
+    for i in range(values.size):
+        missing |= values[i] != values[i]
+    return missing
 
 
 @inline
@@ -383,9 +401,9 @@ def reach_leaves(data, has_missing, roots, t, packed, scratch, thread_id):
     elif depth > MOST_LEVELS:
         end = roots[t + 1, 0] if t + 1 < roots.shape[0] else packed.nodes.size
         order, ends = scratch.order[thread_id], scratch.ends[thread_id]
-        near = scratch.near[thread_id]
+        few = scratch.near[thread_id], scratch.moving[thread_id]
         _descend_deep(
-            data, has_missing, root, end - root, packed, places, order, ends, near
+            data, has_missing, root, end - root, packed, places, order, ends, few
         )
     elif has_missing:
         _descend(data, root, depth, packed, places)
