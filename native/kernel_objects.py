@@ -131,21 +131,29 @@ PARTS = frozenset(
         "tree_end.sum_and_weigh",
     }
 )
-#: Kernels and parts whose loops may do several passes at once: searches of splits, and
-#: what was measured to take less time so. Loops of the others do one pass at a time, or
-#: those that one vector holds.
+#: Kernels and parts whose loops may do several passes at once: searches of splits, what
+#: was measured to take less time so, and explanations and metrics, which were not
+#: measured. Loops of the others do one pass at a time, or those that one vector holds.
 UNROLLED = frozenset(
     {
         "binned_trees",
         "binning",
-        "cart.place_cuts",
         "exact.find_exact_splits",
         "gradients",
         "histogram.build_histograms",
+        "interventional_shap",
         "linear_leaves.add_binned_linear_trees",
+        "linear_leaves.add_linear_trees",
+        "linear_leaves.list_path_features",
+        "linear_shap",
+        "margins",
+        "metrics",
         "multi_output.mix_outputs",
         "multi_output.search_columns",
+        "multi_output.weigh_children",
         "partition",
+        "predict",
+        "ranking",
         "residuals",
         "sampling.draw_bag",
         "sampling.draw_rows",
@@ -156,6 +164,7 @@ UNROLLED = frozenset(
         "symmetric_growth",
         "symmetric_tree.add_node_gains",
         "tree._search_nodes",
+        "value_counts",
     }
 )
 #: Kernels and parts that were measured to take no longer where LLVM keeps code small:
@@ -165,7 +174,6 @@ SMALL = frozenset(
         "exact_tree.grow_exact_tree",
         "linear_leaves.regress_leaves",
         "multi_output.add_multi_output_trees",
-        "predict._descend_deep",
         "sampling.draw_by_size",
         "sampling.draw_keyed_by_size",
         "sparse_tree",
