@@ -56,8 +56,8 @@ _HERE = Path(__file__).parent
 _OBJECTS = _HERE.parent / "build" / "native"
 
 # Codes of types, see calls.h.
-_NUMBER, _NONE, _TUPLE, _ARRAY = 0x1000000, 0x2000000, 0x3000000, 0x4000000
-_READ_ONLY, _FIRST_RECORD = 0x100000, 64
+_NUMBER, _NONE, _TUPLE, _ARRAY = 0x2000, 0x4000, 0x6000, 0x8000
+_READ_ONLY, _FIRST_RECORD = 0x1000, 64
 _LAYOUTS = "CFA"
 _LETTERS = {"int64": "q", "uint64": "Q", "float64": "d", "bool": "?"}
 
@@ -158,8 +158,13 @@ def _compile(job: _Job) -> None:
         for level, code in made.objects.items():
             path = unfinished / f"{made.symbol}.{level}.o"
             path.write_bytes(code)
-            # Other names are numbered, and would make the same code differ.
-            _run(["objcopy", "--strip-unneeded", path])
+            # Other names are numbered, and would make the same code differ. Nothing
+            # unwinds the stack through a kernel.
+            unwinding = [
+                "--remove-section=.eh_frame",
+                "--remove-section=.rela.eh_frame",
+            ]
+            _run(["objcopy", "--strip-unneeded", *unwinding, path])
         result = None if made.result is None else _letters(made.result)
         codes[made.symbol] = _Code(made.symbol, [*made.objects], result)
     (unfinished / "codes.json").write_text(json.dumps([*codes.values()]))
@@ -271,8 +276,11 @@ def _table(
     `kernels` and `parts` have the symbols of their code, one for each level.
     """
     records: list[str] = []
+    entries = sorted({entry for own in kernels.values() for entry in own})
+    texts: dict[str, int] = {}
+    codes: list[int] = []
     lines = ['#include "calls.h"']
-    for entry in sorted({entry for own in kernels.values() for entry in own}):
+    for entry in entries:
         lines.append(f"int32_t {entry}(const int64_t *, int64_t *, void **);")
     for entry in sorted({entry for own in parts.values() for entry in own}):
         lines.append(f"void {entry}(void);")
@@ -281,23 +289,31 @@ def _table(
         own_codes = [code for code in job.codes if code.result is not None]
         for code, layouts in zip(own_codes, job.signatures, strict=True):
             kinds = _codes_of(map(type_of, layouts), records)
-            values = ", ".join(f"{one:#x}" for one in kinds)
-            lines.append(f"static const uint32_t {code.symbol}[] = {{{values}}};")
+            name, result = (_place(text, texts) for text in (job.name, code.result))
+            own = ", ".join(str(entries.index(each)) for each in kernels[code.symbol])
             rows.append(
-                f'    {{"{job.name}", {code.symbol}, {len(kinds)}, "{code.result}", '
-                f"{{{', '.join(kernels[code.symbol])}}}}},"
+                f"    {{{name}, {result}, {len(codes)}, {len(kinds)}, {{{own}}}}},"
             )
+            codes += kinds
     lines += ["const Overload overloads[] = {", *rows, "};"]
     lines.append(f"const int32_t n_overloads = {len(rows)};")
+    lines += ["const char texts[] =", *(f'    "{text}\\0"' for text in texts), "    ;"]
+    lines.append(f"const Code codes[] = {{{', '.join(map(hex, codes))}}};")
+    lines.append(f"const Entry entries[] = {{{', '.join(entries)}}};")
     lines += [f"PartCode *{symbol}_address;" for symbol in parts]
     lines.append("const Part parts[] = {")
-    for symbol, own in parts.items():
-        lines.append(f"    {{&{symbol}_address, {{{', '.join(own)}}}}},")
+    for symbol, levels in parts.items():
+        lines.append(f"    {{&{symbol}_address, {{{', '.join(levels)}}}}},")
     lines += ["    {0}", "};", "const char *const records[] = {"]
     lines += [f'    "{record}",' for record in records]
     lines += ["};", f"const int32_t n_records = {len(records)};"]
     lines.append(f'const char sources[] = "{sources_digest(None)}";')
     return "\n".join(lines) + "\n"
+
+
+def _place(text: str, texts: dict[str, int]) -> int:
+    """Return where a text begins; one that is new is added to those that there are."""
+    return texts.setdefault(text, sum(len(before) + 1 for before in texts))
 
 
 def _codes_of(kinds: Iterable[Any], records: list[str]) -> list[int]:
@@ -313,7 +329,7 @@ def _codes_of(kinds: Iterable[Any], records: list[str]) -> list[int]:
             element = as_dtype(kind.dtype)
             number = element.num if element.names is None else _record(element, records)
             read_only = 0 if kind.mutable else _READ_ONLY
-            place = _LAYOUTS.index(kind.layout) << 16 | kind.ndim << 8
+            place = _LAYOUTS.index(kind.layout) << 10 | kind.ndim << 7
             codes.append(_ARRAY | read_only | place | number)
         else:
             codes.append(_NUMBER | as_dtype(kind).num)

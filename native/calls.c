@@ -47,12 +47,12 @@ int numba_attempt_nocopy_reshape(npy_intp n, const npy_intp *shape,
 /* Arguments */
 
 typedef struct {
-    uint32_t codes[MOST_CODES];
+    Code codes[MOST_CODES];
     int64_t words[MOST_WORDS];
     int n_codes, n_words;
 } Arguments;
 
-static uint32_t number_code(int type)
+static Code number_code(int type)
 {
     /* Types of the same width are one. */
     switch (type) {
@@ -61,25 +61,25 @@ static uint32_t number_code(int type)
     case NPY_ULONGLONG:
         return NUMBER | NPY_UINT64;
     default:
-        return NUMBER | (uint32_t)type;
+        return NUMBER | (type < (int)FIRST_RECORD ? (Code)type : NO_TYPE);
     }
 }
 
-static uint32_t element_code(PyArray_Descr *type)
+static Code element_code(PyArray_Descr *type)
 {
     int number = type->type_num;
     if (number != NPY_VOID)
-        return number_code(number) & 0xffu;
+        return number_code(number) & NO_TYPE;
     for (int i = 0; i < n_records; i++)
         if (type == record_types[i] || type == recent_types[i])
-            return FIRST_RECORD + (uint32_t)i;
+            return (Code)(FIRST_RECORD + (unsigned)i);
     for (int i = 0; i < n_records; i++)
         if (PyArray_EquivTypes(type, record_types[i])) {
             PyArray_Descr *before = recent_types[i];
             Py_INCREF((PyObject *)type);
             recent_types[i] = type;
             Py_XDECREF((PyObject *)before);
-            return FIRST_RECORD + (uint32_t)i;
+            return (Code)(FIRST_RECORD + (unsigned)i);
         }
     return NO_TYPE;
 }
@@ -88,16 +88,16 @@ static int take_array(Arguments *to, PyArrayObject *array)
 {
     int dimensions = PyArray_NDIM(array);
     int flags = PyArray_FLAGS(array);
-    if (to->n_words + 2 * dimensions + 1 > MOST_WORDS || !(flags & NPY_ARRAY_ALIGNED) ||
-        !PyArray_ISNOTSWAPPED(array))
+    if (dimensions > MOST_DIMENSIONS || to->n_words + 2 * dimensions + 1 > MOST_WORDS ||
+        !(flags & NPY_ARRAY_ALIGNED) || !PyArray_ISNOTSWAPPED(array))
         return 0;
     uint32_t layout = flags & NPY_ARRAY_C_CONTIGUOUS   ? 0
                       : flags & NPY_ARRAY_F_CONTIGUOUS ? 1
                                                        : 2;
-    to->codes[to->n_codes++] = ARRAY | (flags & NPY_ARRAY_WRITEABLE ? 0 : READ_ONLY) |
-                               layout << LAYOUT_SHIFT |
-                               (uint32_t)dimensions << DIMENSIONS_SHIFT |
-                               element_code(PyArray_DESCR(array));
+    to->codes[to->n_codes++] =
+        (Code)(ARRAY | (flags & NPY_ARRAY_WRITEABLE ? 0 : READ_ONLY) |
+               layout << LAYOUT_SHIFT | (uint32_t)dimensions << DIMENSIONS_SHIFT |
+               element_code(PyArray_DESCR(array)));
     int64_t *words = to->words + to->n_words;
     *words++ = (int64_t)(intptr_t)PyArray_DATA(array);
     for (int i = 0; i < dimensions; i++)
@@ -132,7 +132,7 @@ static int take_scalar(Arguments *to, PyObject *scalar)
     if (PyArray_IsScalar(scalar, Flexible) || PyArray_IsScalar(scalar, Object))
         return 0;
     PyArray_ScalarAsCtype(scalar, &value);
-    switch (number_code(number) & 0xffu) {
+    switch (number_code(number) & NO_TYPE) {
     case NPY_BOOL:
         *word = value.truth;
         return 1;
@@ -203,7 +203,9 @@ static int take(Arguments *to, PyObject *argument)
     }
     if (PyTuple_Check(argument)) {
         Py_ssize_t size = PyTuple_Size(argument);
-        to->codes[to->n_codes++] = TUPLE | (uint32_t)size;
+        if (size > MOST_CODES)
+            return 0;
+        to->codes[to->n_codes++] = (Code)(TUPLE | size);
         for (Py_ssize_t i = 0; i < size; i++)
             if (!take(to, PyTuple_GetItem(argument, i)))
                 return 0;
@@ -283,7 +285,7 @@ static PyObject *raise_error(const Overload *overload, int32_t status, void *err
         PyErr_Clear();
     }
     PyErr_Format(PyExc_RuntimeError, "the kernel %s failed with status %d: %R",
-                 overload->name, (int)status, cause == NULL ? Py_None : cause);
+                 texts + overload->name, (int)status, cause == NULL ? Py_None : cause);
     Py_XDECREF(cause);
     return NULL;
 }
@@ -318,8 +320,8 @@ static const Overload *find_overload(Kernel *kernel, Arguments *taken,
         int place = (kernel->last + i) % kernel->count;
         const Overload *overload = kernel->first + place;
         if (overload->n_codes == taken->n_codes &&
-            memcmp(overload->codes, taken->codes,
-                   sizeof(uint32_t) * taken->n_codes) == 0) {
+            memcmp(codes + overload->codes, taken->codes,
+                   sizeof(Code) * taken->n_codes) == 0) {
             kernel->last = place;
             return overload;
         }
@@ -334,7 +336,7 @@ static PyObject *kernel_call(PyObject *self, PyObject *const *arguments,
     const Overload *overload = find_overload((Kernel *)self, &taken, arguments, count);
     if (overload == NULL)
         return call_fallback((Kernel *)self, arguments, count);
-    Entry entry = overload->entries[level];
+    Entry entry = entries[overload->entries[level]];
     int64_t result[MOST_RESULTS];
     void *error = NULL;
     int32_t status;
@@ -343,7 +345,7 @@ static PyObject *kernel_call(PyObject *self, PyObject *const *arguments,
     Py_END_ALLOW_THREADS
     if (status != 0)
         return raise_error(overload, status, error);
-    return result_of(overload->result, result);
+    return result_of(texts + overload->result, result);
 }
 
 static PyObject *kernel_share(PyObject *self, PyObject *const *arguments,
@@ -365,7 +367,7 @@ static PyObject *kernel_share(PyObject *self, PyObject *const *arguments,
     void *error = NULL;
     int32_t status;
     Py_BEGIN_ALLOW_THREADS
-    status = run_threads(threads, (int)taken.words[1], overload->entries[level],
+    status = run_threads(threads, (int)taken.words[1], entries[overload->entries[level]],
                          taken.words, taken.n_words, shared + STOP_WORD, &error);
     Py_END_ALLOW_THREADS
     if (status == NO_THREAD) {
@@ -475,7 +477,7 @@ static PyTypeObject *kernel_type;
 
 static int compare_name(const void *name, const void *overload)
 {
-    return strcmp(name, ((const Overload *)overload)->name);
+    return strcmp(name, texts + ((const Overload *)overload)->name);
 }
 
 static PyObject *kernel(PyObject *module, PyObject *arguments)
@@ -489,7 +491,7 @@ static PyObject *kernel(PyObject *module, PyObject *arguments)
         bsearch(name, overloads, (size_t)n_overloads, sizeof(Overload), compare_name);
     if (found == NULL)
         Py_RETURN_NONE;
-    while (found > overloads && strcmp(found[-1].name, name) == 0)
+    while (found > overloads && strcmp(texts + found[-1].name, name) == 0)
         found--;
     Kernel *made = PyObject_GC_New(Kernel, kernel_type);
     if (made == NULL)
@@ -499,7 +501,8 @@ static PyObject *kernel(PyObject *module, PyObject *arguments)
     made->first = found;
     made->last = made->count = 0;
     const Overload *end = overloads + n_overloads;
-    while (found + made->count < end && strcmp(found[made->count].name, name) == 0)
+    while (found + made->count < end &&
+           strcmp(texts + found[made->count].name, name) == 0)
         made->count++;
     PyObject_GC_Track((PyObject *)made);
     PyObject *call = PyObject_GetAttrString((PyObject *)made, "call");
@@ -539,7 +542,7 @@ static PyObject *list_overloads(PyObject *module, PyObject *ignored)
     (void)module, (void)ignored;
     PyObject *list = PyList_New(0);
     for (int i = 0; list != NULL && i < n_overloads; i++) {
-        PyObject *name = PyUnicode_FromString(overloads[i].name);
+        PyObject *name = PyUnicode_FromString(texts + overloads[i].name);
         if (name == NULL || PyList_Append(list, name) < 0)
             Py_CLEAR(list);
         Py_XDECREF(name);

@@ -8,15 +8,17 @@
  * is followed by the codes of its items, whatever its class. An array's has the layout
  * (0 C, 1 Fortran, 2 other), the dimensions and the element type: a NumPy type, or
  * FIRST_RECORD plus the place in the table of records. */
-#define NUMBER 0x1000000u
-#define NONE 0x2000000u
-#define TUPLE 0x3000000u
-#define ARRAY 0x4000000u
-#define READ_ONLY 0x100000u
-#define LAYOUT_SHIFT 16
-#define DIMENSIONS_SHIFT 8
+typedef uint16_t Code;
+#define NUMBER 0x2000u
+#define NONE 0x4000u
+#define TUPLE 0x6000u
+#define ARRAY 0x8000u
+#define READ_ONLY 0x1000u
+#define LAYOUT_SHIFT 10
+#define DIMENSIONS_SHIFT 7
+#define MOST_DIMENSIONS 7
 #define FIRST_RECORD 64u
-#define NO_TYPE 0xffu
+#define NO_TYPE 0x7fu
 
 /* Words are the arguments, flattened; the result has a word for each item. */
 typedef int32_t (*Entry)(const int64_t *words, int64_t *result, void **error);
@@ -24,12 +26,14 @@ typedef int32_t (*Entry)(const int64_t *words, int64_t *result, void **error);
 #define MOST_WORDS 1024
 #define MOST_RESULTS 8
 
+/* Its members are places in the arrays below: the dynamic linker writes each address
+ * when it loads the binary, and needs 24 bytes more for it. */
 typedef struct {
-    const char *name;      /* module and qualified name */
-    const uint32_t *codes; /* of the arguments */
+    uint32_t name;   /* the text of the module and qualified name */
+    uint32_t result; /* a letter for each item, in parentheses if it is a tuple */
+    uint32_t codes;  /* the first one of the arguments */
     int32_t n_codes;
-    const char *result; /* a letter for each item, in parentheses if it is a tuple */
-    Entry entries[N_LEVELS];
+    uint32_t entries[N_LEVELS];
 } Overload;
 
 /* A part of several kernels, which they call by its address. */
@@ -43,6 +47,9 @@ extern const Part parts[];
 /* Sorted by name. */
 extern const Overload overloads[];
 extern const int32_t n_overloads;
+extern const char texts[];
+extern const Code codes[];
+extern const Entry entries[];
 /* Each a Python literal that numpy.dtype takes. */
 extern const char *const records[];
 extern const int32_t n_records;

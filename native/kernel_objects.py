@@ -33,6 +33,8 @@ __all__ = [
     "FASTER",
     "LEVELS",
     "PARTS",
+    "SMALL",
+    "UNROLLED",
     "CompiledKernel",
     "compile_kernel",
     "compile_part",
@@ -129,6 +131,58 @@ PARTS = frozenset(
         "tree_end.sum_and_weigh",
     }
 )
+#: Kernels and parts whose loops may do several passes at once: searches of splits, what
+#: was measured to take less time so, and explanations and metrics, which were not
+#: measured. Loops of the others do one pass at a time, or those that one vector holds.
+UNROLLED = frozenset(
+    {
+        "binned_trees",
+        "binning",
+        "exact.find_exact_splits",
+        "gradients",
+        "histogram.build_histograms",
+        "interventional_shap",
+        "linear_leaves.add_binned_linear_trees",
+        "linear_leaves.add_linear_trees",
+        "linear_leaves.list_path_features",
+        "linear_shap",
+        "margins",
+        "metrics",
+        "multi_output.mix_outputs",
+        "multi_output.search_columns",
+        "multi_output.weigh_children",
+        "partition",
+        "predict",
+        "ranking",
+        "residuals",
+        "sampling.draw_bag",
+        "sampling.draw_rows",
+        "sort",
+        "sparse.find_sparse_splits",
+        "sparse_columns.find_sparse_column_splits",
+        "split.search_node",
+        "symmetric_growth",
+        "symmetric_tree.add_node_gains",
+        "tree._search_nodes",
+        "value_counts",
+    }
+)
+#: Kernels and parts that were measured to take no longer where LLVM keeps code small:
+#: the frames of whole trees, whose loops are short, and loops without vectors.
+SMALL = frozenset(
+    {
+        "exact_tree.grow_exact_tree",
+        "linear_leaves.regress_leaves",
+        "multi_output.add_multi_output_trees",
+        "sampling.draw_by_size",
+        "sampling.draw_keyed_by_size",
+        "sparse_tree",
+        "tree._plan",
+        "tree._search_columns",
+        "tree.grow_tree",
+        "tree_end.sum_and_weigh",
+    }
+)
 _PACKAGE = "hornbeam.kernels."
 #: The symbol of the visible function of each object.
 ENTRY = "entry"
@@ -187,13 +241,17 @@ def own_levels(name: str, levels: dict[str, str]) -> dict[str, str]:
         An item of `LEVELS`.
     """
     lowest = next(iter(levels))
-    name = name.removeprefix(_PACKAGE)
-    names = {name, name.partition(".")[0]}
     return {
         level: processor
         for level, processor in levels.items()
-        if level == lowest or not names.isdisjoint(FASTER[level])
+        if level == lowest or _is_in(FASTER[level], name)
     }
+
+
+def _is_in(kernels: frozenset[str], name: str) -> bool:
+    """Return whether a set has a kernel, or the module of it."""
+    name = name.removeprefix(_PACKAGE)
+    return name in kernels or name.partition(".")[0] in kernels
 
 
 def is_part(name: str) -> bool:
@@ -236,7 +294,7 @@ def compile_kernel(
         library.add_linking_library(compiled.library)
     library.finalize()
     parts = _parts_of(compiled.library) if part is None else [part]
-    objects = _objects(library._final_module, parts, own_levels(name, levels))
+    objects = _objects(name, library._final_module, parts, levels)
     symbol = f"{symbol_of(name, signature)}_entry"
     return CompiledKernel(symbol, objects, compiled.signature.return_type, parts)
 
@@ -247,7 +305,7 @@ def compile_part(part: BinaryPart, levels: dict[str, str]) -> CompiledKernel:
     module = part.library._get_module_for_linking()
     module.get_function(part.function).name = ENTRY
     parts = _parts_of(part.library)
-    objects = _objects(module, parts, own_levels(part.name, levels))
+    objects = _objects(part.name, module, parts, levels)
     return CompiledKernel(symbol_of(part.name, part.types), objects, None, parts)
 
 
@@ -256,14 +314,15 @@ def _parts_of(library: Any) -> list[BinaryPart]:
 
 
 def _objects(
-    module: Any, parts: list[BinaryPart], levels: dict[str, str]
+    name: str, module: Any, parts: list[BinaryPart], levels: dict[str, str]
 ) -> dict[str, bytes]:
     for part in parts:
         symbol = symbol_of(part.name, part.types)
         module.get_global_variable(part.address).name = f"{symbol}_address"
     bitcode = module.as_bitcode()
     return {
-        level: _translate(bitcode, processor) for level, processor in levels.items()
+        level: _translate(name, bitcode, processor)
+        for level, processor in own_levels(name, levels).items()
     }
 
 
@@ -376,11 +435,13 @@ def _store_result(
         builder.store(word, builder.gep(result, [_WORD(place)]))
 
 
-def _translate(bitcode: bytes, processor: str) -> bytes:
-    """Return the object file of a module."""
+def _translate(name: str, bitcode: bytes, processor: str) -> bytes:
+    """Return the object file of the module of a kernel or a part."""
     module = llvm.parse_bitcode(bitcode, llvm.create_context())
     for function in module.functions:
         if not function.is_declaration:
+            if _is_in(SMALL, name):
+                function.add_function_attribute("optsize")
             if function.name == ENTRY:
                 function.linkage = llvm.Linkage.external
                 # The linker finds it, and the finished binary does not name it.
@@ -393,8 +454,8 @@ def _translate(bitcode: bytes, processor: str) -> bytes:
     machine = llvm.Target.from_triple(module.triple).create_target_machine(
         cpu=processor, opt=3, reloc="pic", codemodel="default"
     )
-    for passes in (_loop_rotation, _full_optimisation):
-        passes(module, machine)
+    _loop_rotation(module, machine)
+    _full_optimisation(module, machine, is_unrolled=_is_in(UNROLLED, name))
     return bytes(machine.emit_object(module))
 
 
@@ -410,8 +471,9 @@ def _loop_rotation(module: Any, machine: Any) -> None:
     passes.run(module, builder)
 
 
-def _full_optimisation(module: Any, machine: Any) -> None:
-    builder = create_pass_builder(
-        machine, opt=3, loop_vectorize=True, slp_vectorize=False
-    )
+def _full_optimisation(module: Any, machine: Any, is_unrolled: bool) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization, options.slp_vectorization = True, False
+    options.loop_unrolling = options.loop_interleaving = is_unrolled
+    builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

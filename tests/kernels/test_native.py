@@ -147,7 +147,7 @@ def test_levels_give_the_same_bits(package):
 def test_the_lists_of_levels_name_kernels():
     """A name that no kernel has would make one slower, and nobody would see it."""
     from hornbeam.kernels.compiler import KERNELS
-    from native.kernel_objects import FASTER, PARTS
+    from native.kernel_objects import FASTER, PARTS, SMALL, UNROLLED
 
     for module in walk_packages(hornbeam.__path__, "hornbeam."):
         if module.name.startswith("hornbeam.kernels."):
@@ -156,7 +156,7 @@ def test_the_lists_of_levels_name_kernels():
     modules = {name.partition(".")[0] for name in names}
     assert names.isdisjoint(modules)
     assert names >= PARTS
-    for listed in FASTER.values():
+    for listed in (*FASTER.values(), SMALL, UNROLLED):
         assert names | modules >= listed
     assert modules >= FASTER["v3"] - names
 
