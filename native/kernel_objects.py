@@ -133,7 +133,8 @@ PARTS = frozenset(
 )
 #: Kernels and parts whose loops may do several passes at once: searches of splits, what
 #: was measured to take less time so, and explanations and metrics, which were not
-#: measured. Loops of the others do one pass at a time, or those that one vector holds.
+#: measured. Loops of the others do one pass at a time, or those that one vector holds;
+#: of these about ten small kernels were not measured.
 UNROLLED = frozenset(
     {
         "binned_trees",
@@ -167,8 +168,9 @@ UNROLLED = frozenset(
         "value_counts",
     }
 )
-#: Kernels and parts that were measured to take no longer where LLVM keeps code small:
-#: the frames of whole trees, whose loops are short, and loops without vectors.
+#: Kernels and parts that were measured to take no longer where LLVM keeps code small,
+#: and one whose twin was, `draw_keyed_by_size`: the frames of whole trees, whose loops
+#: are short, and loops without vectors.
 SMALL = frozenset(
     {
         "exact_tree.grow_exact_tree",

@@ -42,7 +42,8 @@ def dumps(document: Mapping[str, Any]) -> bytes:
     """Return the JSON bytes of `document`, with sorted keys and no spaces.
 
     Values may be mappings, lists, strings, booleans, integers, NumPy floats and arrays
-    of numbers. Each number has the fewest digits that identify it in its type.
+    of numbers. Each number has the fewest digits that identify it in its type; digits
+    half way between two float32 identify none of them.
     """
     parts: list[bytes] = []
     _write(document, parts)

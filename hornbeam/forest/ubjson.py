@@ -197,8 +197,7 @@ class _Reader:
     def object(self, depth: int) -> dict[str, Any]:
         self.descend(depth)
         members: dict[str, Any] = {}
-        data = self.data
-        while data[self.at : self.at + 1] != b"}":
+        while self.data[self.at : self.at + 1] != b"}":
             key = self.text()
             if key in members:
                 raise self.error(f"the key {key!r:.60} is repeated")
