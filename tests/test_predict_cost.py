@@ -14,6 +14,7 @@ from hornbeam.kernels.jit import COMPILED
 MOST_CALLS = {
     "Booster.inplace_predict": 23,
     "Booster.predict": 41,
+    "Booster.predict, SHAP values": 115,
     "HornbeamRegressor.predict": 29,
     "HornbeamClassifier.predict": 30,
     "HornbeamClassifier.predict_proba": 41,
@@ -52,6 +53,9 @@ def predictions():
     return {
         "Booster.inplace_predict": lambda: booster.inplace_predict(row),
         "Booster.predict": lambda: booster.predict(matrix),
+        "Booster.predict, SHAP values": lambda: booster.predict(
+            matrix, pred_contribs=True
+        ),
         "HornbeamRegressor.predict": lambda: regressor.predict(row),
         "HornbeamClassifier.predict": lambda: classifier.predict(row),
         "HornbeamClassifier.predict_proba": lambda: classifier.predict_proba(row),

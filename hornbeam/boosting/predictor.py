@@ -6,7 +6,7 @@ The modules of SHAP values are imported on first use.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,18 +40,24 @@ from hornbeam.kernels.team import ALONE, Team, lease
 from hornbeam.objectives.base import Objective
 from hornbeam.objectives.compiled import OWNER
 
+if TYPE_CHECKING:
+    from hornbeam.forest.tree_paths import TreePaths
+
 __all__ = ["Predictor"]
 
 Margins = NDArray[np.float64]
 
 _SINGLE = np.dtype(np.float32)
+#: The most bytes of the paths of trees that are kept for the next SHAP values: those
+#: of 1,000 trees of 350 leaves.
+_MOST_OF_PATHS = 1 << 26
 
 
 class Predictor:
     """Predicts with the model of a learner, which it never changes.
 
     Trees are laid out for prediction once and kept until `clear`, which has to be
-    called when the model changes.
+    called when the model changes. So are their paths, unless they take much memory.
 
     Attributes
     ----------
@@ -66,12 +72,15 @@ class Predictor:
         self._learner = learner
         self.scale_of = MarginScale.of
         self._layouts: dict[tuple[Any, ...], Layout] = {}
+        #: The paths of the trees that were explained last, with their layout.
+        self._known_paths: tuple[Layout, TreePaths] | None = None
         #: The margins of the base score, with the objective and score they belong to.
         self._known_base: tuple[Objective, Margins, Margins] | None = None
 
     def clear(self) -> None:
-        """Drop the layouts of trees."""
+        """Drop the layouts and paths of trees."""
         self._layouts.clear()
+        self._known_paths = None
 
     def table(self, data: Any, missing: float, validate_features: bool) -> Table:
         """Return the table of a container, whose features are not aligned yet."""
@@ -189,7 +198,6 @@ class Predictor:
             interventional_shap_values,
             linear_interventional_shap_values,
         )
-        from hornbeam.forest.tree_paths import TreePaths
 
         learner = self._learner
         learner.require_model()
@@ -211,7 +219,7 @@ class Predictor:
             else:
                 # Both use the rows' type of features, so that the values add up.
                 layout = self._layout(begin, end, rows.dtype)
-                paths = TreePaths.of(model.trees[begin:end], layout)
+                paths = self._paths(model.trees[begin:end], layout)
                 found = interventional_shap_values(
                     team, rows, others, shares, layout, paths, start
                 )
@@ -281,7 +289,6 @@ class Predictor:
     ) -> NDArray[Any]:
         """Return SHAP values or interaction values, with a base value as the last."""
         from hornbeam.boosting.tree_shap import linear_shap_values, tree_shap_values
-        from hornbeam.forest.tree_paths import TreePaths
 
         linear = self._learner.model.linear
         start = self._start(data)
@@ -300,7 +307,7 @@ class Predictor:
                 team,
                 data,
                 layout,
-                TreePaths.of(trees, layout),
+                self._paths(trees, layout),
                 start,
                 self._margin_type,
                 approximate=approximate,
@@ -494,6 +501,18 @@ class Predictor:
             layout = Layout.of(trees, outputs, kind, model.num_feature, weights, step)
             self._layouts[key] = layout
         return layout
+
+    def _paths(self, trees: Sequence[Tree], layout: Layout) -> TreePaths:
+        """Return the paths of trees from their roots to their leaves."""
+        from hornbeam.forest.tree_paths import TreePaths
+
+        known = self._known_paths
+        if known is not None and known[0] is layout:
+            return known[1]
+        paths = TreePaths.of(trees, layout)
+        if paths.edges.nbytes <= _MOST_OF_PATHS:
+            self._known_paths = layout, paths
+        return paths
 
     def layout_between(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -99,11 +100,12 @@ def _expected_values(
 ) -> NDArray[np.float64]:
     """Return the sum of the expected values of the trees of each output."""
     expected = np.zeros(outputs)
-    for place, output in layout.roots[:, [0, 2]]:
-        if len(paths.means) == 1:
-            expected[output] += paths.means[0, place]
-        else:
-            expected += paths.means[:, place]
+    of_trees = paths.means[:, layout.roots[:, 0]]
+    if len(of_trees) == 1:
+        np.add.at(expected, layout.roots[:, 2], of_trees[0])
+    else:
+        for of_tree in of_trees.T:
+            expected += of_tree
     return expected
 
 
@@ -169,6 +171,7 @@ def _shap(
     )
 
 
+@lru_cache(maxsize=32)
 def _quadrature(points: int) -> NDArray[np.float64]:
     """Return the points and weights of Gauss-Legendre quadrature on [0, 1].
 

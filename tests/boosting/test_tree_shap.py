@@ -102,6 +102,25 @@ def test_contributions_of_an_estimator_and_of_zero_rows(kind):
     assert len(booster.predict(DMatrix(rows[:0]), **KINDS[kind])) == 0
 
 
+@pytest.mark.parametrize("case", ["numbers", "dart", "trees of all outputs"])
+def test_contributions_follow_a_model_that_changes(case):
+    rows, labels = few_values(200)
+    booster = trained(CASES[case], rows, labels)
+    data = DMatrix(rows, ranked(labels, 3) if "num_class" in CASES[case] else labels)
+    for _ in range(2):  # what is kept of the trees is that of these
+        before = assert_sums(booster, data, pred_contribs=True)
+    assert_sums(booster, data, pred_contribs=True, iteration_range=(1, 3))
+    np.testing.assert_array_equal(
+        booster.predict(data, pred_contribs=True, strict_shape=True), before
+    )
+    booster.update(data, 4)
+    after = assert_sums(booster, data, pred_contribs=True)
+    same = hornbeam.Booster(model_file=booster.save_raw())
+    expected = same.predict(data, pred_contribs=True, strict_shape=True)
+    np.testing.assert_array_equal(after, expected)
+    assert not np.array_equal(after, before)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_trees_without_splits_have_contributions_of_0(kind):
     rows, labels = few_values(200)
