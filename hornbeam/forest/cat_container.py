@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hornbeam.data.categories import NO_CATEGORIES, Categories
 from hornbeam.errors import DataError, ErrorCode, ModelFileError
 from hornbeam.forest.json_fields import as_array, as_count, as_integers, as_object
+from hornbeam.forest.object_table import ObjectTable
 from hornbeam.forest.validation import UnsupportedModelError
 
 __all__ = ["read_categories", "write_categories"]
@@ -89,7 +90,7 @@ def read_categories(
     """
     container = as_object(value, where, [], ["enc", "feature_segments", "sorted_idx"])
     encoded = container.get("enc", [])
-    if not isinstance(encoded, list):
+    if not isinstance(encoded, list | ObjectTable):
         raise ModelFileError(
             f"{where}.enc is not an array of objects",
             code=ErrorCode.MODEL_FILE_WRONG_TYPE,

@@ -30,6 +30,7 @@ from hornbeam.forest.json_fields import (
 )
 from hornbeam.forest.json_trees import read_trees, write_trees
 from hornbeam.forest.model import LinearModel, Model
+from hornbeam.forest.object_table import ObjectTable
 from hornbeam.forest.validation import (
     MAX_FEATURES,
     UnsupportedModelError,
@@ -317,7 +318,7 @@ def _read_booster(model: Model, value: Any) -> None:
         )
     trees = forest["trees"]
     n_trees = count_param(param, "num_trees", param_where)
-    if not isinstance(trees, list) or len(trees) != n_trees:
+    if not isinstance(trees, list | ObjectTable) or len(trees) != n_trees:
         raise ModelFileError(
             f"{where}.trees is not an array of {n_trees} trees",
             code=ErrorCode.MODEL_FILE_INCONSISTENT,

@@ -11,12 +11,14 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ModelFileError
+from hornbeam.forest.object_table import ABSENT, ObjectTable
 from hornbeam.kernels.number_text import (
     HALF_GAPS,
     LONGEST,
@@ -41,9 +43,9 @@ _ESCAPES |= {
 def dumps(document: Mapping[str, Any]) -> bytes:
     """Return the JSON bytes of `document`, with sorted keys and no spaces.
 
-    Values may be mappings, lists, strings, booleans, integers, NumPy floats and arrays
-    of numbers. Each number has the fewest digits that identify it in its type; digits
-    half way between two float32 identify none of them.
+    Values may be mappings, lists, tables of objects, strings, booleans, integers, NumPy
+    floats and arrays of numbers. Each number has the fewest digits that identify it in
+    its type; digits half way between two float32 identify none of them.
     """
     parts: list[bytes] = []
     _write(document, parts)
@@ -52,7 +54,7 @@ def dumps(document: Mapping[str, Any]) -> bytes:
 
 def _write(value: Any, parts: list[bytes]) -> None:
     if isinstance(value, np.ndarray):
-        parts += b"[", _numbers(value), b"]"
+        parts += _arrays(value.ravel(), [0, value.size])
     elif isinstance(value, str):
         parts.append(_text(value))
     elif isinstance(value, bool):
@@ -66,6 +68,8 @@ def _write(value: Any, parts: list[bytes]) -> None:
             _write(element, parts)
             separator = b","
         parts.append(b"]" if value else b"[]")
+    elif isinstance(value, ObjectTable):
+        parts += b"[", b",".join(_objects(value)), b"]"
     else:
         separator = b"{"
         for key in sorted(value):
@@ -75,21 +79,53 @@ def _write(value: Any, parts: list[bytes]) -> None:
         parts.append(b"}" if value else b"{}")
 
 
-def _numbers(values: NDArray[Any]) -> bytes:
-    """Return the numbers of an array, with commas between them."""
-    if values.dtype == np.float64:
-        return ",".join(map(repr, values.tolist())).encode()
-    text = np.empty(LONGEST * values.size, np.uint8)
-    if values.dtype == np.float32:
-        size = write_floats(np.array(values), POWERS, HALF_GAPS, text)
+def _objects(table: ObjectTable) -> list[bytes]:
+    """Return the text of each object of a table."""
+    keys = sorted(table.columns.keys() | table.values.keys())
+    members = [_of_key(key, table) for key in keys]
+    return [
+        b"{%s}" % b",".join(filter(None, own)) for own in zip(*members, strict=True)
+    ]
+
+
+def _of_key(key: str, table: ObjectTable) -> list[bytes]:
+    """Return the text of one member of each object; none where it is absent."""
+    head = _key(key) + b":"
+    if key in table.columns:
+        return [head + array for array in _arrays(*table.columns[key])]
+    values = table.values[key]
+    if isinstance(values, ObjectTable):
+        return [head + own for own in _objects(values)]
+    written = []
+    for value in values:
+        parts: list[bytes] = []
+        if value is not ABSENT:
+            parts.append(head)
+            _write(value, parts)
+        written.append(b"".join(parts))
+    return written
+
+
+def _arrays(column: NDArray[Any], bounds: list[int]) -> list[bytes]:
+    """Return the texts of arrays of numbers, the parts of a column."""
+    if column.dtype == np.float64:
+        numbers = list(map(repr, column.tolist()))
+        parts = [",".join(numbers[i:j]) for i, j in pairwise(bounds)]
+        return [b"[%s]" % part.encode() for part in parts]
+    text = np.empty(LONGEST * column.size, np.uint8)
+    if column.dtype == np.float32:
+        size = write_floats(np.array(column), POWERS, HALF_GAPS, text)
         if size < 0:
             raise ModelFileError(
-                f"{values[~np.isfinite(values)][0]} is not a valid number in a model",
+                f"{column[~np.isfinite(column)][0]} is not a valid number in a model",
                 code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
             )
     else:
-        size = write_integers(values.astype(np.int64), text)
-    return text[1:size].tobytes()
+        size = write_integers(column.astype(np.int64), text)
+    # Each number is behind a comma.
+    starts = np.append(np.flatnonzero(text[:size] == ord(",")), size)[bounds].tolist()
+    written = text[:size].tobytes()
+    return [b"[%s]" % written[i + 1 : j] for i, j in pairwise(starts)]
 
 
 def _text(text: str) -> bytes:

@@ -23,6 +23,7 @@ from hornbeam.forest.json_fields import (
     count_param,
 )
 from hornbeam.forest.model import Model
+from hornbeam.forest.object_table import ObjectTable
 from hornbeam.forest.tree import (
     LeafTerms,
     Tree,
@@ -75,10 +76,12 @@ _TERM_COLUMNS: dict[str, type[np.int32 | np.float64]] = {
     "low": np.float64,
     "high": np.float64,
 }
+#: The trees of a document, which may be anything.
+Trees: TypeAlias = ObjectTable | list[Any]
 _NO_CATEGORIES = np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int32)
 
 
-def write_trees(model: Model) -> list[dict[str, Any]]:
+def write_trees(model: Model) -> ObjectTable | list[dict[str, Any]]:
     """Return the trees of a model as objects of arrays.
 
     Raises
@@ -86,9 +89,13 @@ def write_trees(model: Model) -> list[dict[str, Any]]:
     ModelFileError
         If a node is not valid.
     """
+    groups = list(_by_leaf_size([tree.leaf_size for tree in model.trees]))
+    if len(groups) == 1:
+        return _write_equal_trees(model, groups[0])
     documents: dict[int, dict[str, Any]] = {}
-    for numbers in _by_leaf_size([tree.leaf_size for tree in model.trees]):
-        documents |= _write_equal_trees(model, numbers)
+    for numbers in groups:
+        own = _write_equal_trees(model, numbers)
+        documents |= zip(numbers, own, strict=True)
     return [documents[number] for number in range(len(model.trees))]
 
 
@@ -98,7 +105,7 @@ def _by_leaf_size(sizes: list[int]) -> Iterator[list[int]]:
         yield [number for number, own in enumerate(sizes) if own == size]
 
 
-def _write_equal_trees(model: Model, numbers: list[int]) -> dict[int, dict[str, Any]]:
+def _write_equal_trees(model: Model, numbers: list[int]) -> ObjectTable:
     """Return the trees of these numbers, whose leaves have the same size."""
     nodes, starts = concatenate_trees([model.trees[number] for number in numbers])
     limits, names = category_limits(model), [f"trees[{n}]" for n in numbers]
@@ -113,13 +120,18 @@ def _write_equal_trees(model: Model, numbers: list[int]) -> dict[int, dict[str, 
     size = nodes.leaf_size
     is_vector = size > 1
     parent[starts[:-1]] = -1 if is_vector else _ROOT_PARENT
-    columns = {
-        "base_weights": nodes.weight,
+    right = nodes.right
+    if is_vector:
+        # The row of a leaf's values among those of its tree.
+        first = np.repeat(_counts_before(~internal, starts)[:-1], np.diff(starts))
+        row = np.cumsum(~internal) - 1 - first
+        right = np.where(internal, right, row).astype(np.int32)
+    of_nodes = {
         "default_left": np.where(deleted, np.uint8(1), nodes.default_left),
         "left_children": nodes.left,
         "loss_changes": nodes.gain,
         "parents": parent,
-        "right_children": nodes.right,
+        "right_children": right,
         "split_conditions": np.select(
             [numerical, categorical],
             [rounded, _NO_THRESHOLD],
@@ -129,45 +141,63 @@ def _write_equal_trees(model: Model, numbers: list[int]) -> dict[int, dict[str, 
         "split_type": nodes.split_type,
         "sum_hessian": nodes.cover,
     }
-    inexact = numerical & (nodes.threshold != rounded)
-    category_starts = nodes.category_starts
-    documents = {}
-    for number, (start, stop) in zip(numbers, pairwise(starts.tolist()), strict=True):
-        document: dict[str, Any] = {
-            name: column[start:stop].ravel() for name, column in columns.items()
-        }
-        if is_vector:
-            leaf = ~internal[start:stop]
-            rows = np.cumsum(leaf, dtype=np.int32) - 1
-            document["leaf_weights"] = nodes.value[start:stop][leaf].ravel()
-            document["right_children"] = np.where(leaf, rows, nodes.right[start:stop])
-        split_nodes = np.flatnonzero(categorical[start:stop])
-        begin = category_starts[start]
-        document |= {
-            "categories": nodes.categories[begin : category_starts[stop]],
-            "categories_nodes": split_nodes.astype(np.int32),
-            "categories_segments": category_starts[start + split_nodes] - begin,
-            "categories_sizes": nodes.category_counts[start + split_nodes],
-        }
-        document["id"] = number
-        document["tree_param"] = {
-            "num_deleted": str(np.count_nonzero(deleted[start:stop])),
-            "num_feature": str(model.num_feature),
-            "num_nodes": str(stop - start),
-            "size_leaf_vector": str(size),
-        }
-        if inexact[start:stop].any():
-            thresholds = nodes.threshold[start:stop]
-            document["hornbeam_thresholds"] = thresholds[numerical[start:stop]]
+    bounds = starts.tolist()
+    columns = {name: (column, bounds) for name, column in of_nodes.items()}
+    columns["base_weights"] = nodes.weight.ravel(), (size * starts).tolist()
+    if is_vector:
+        columns["leaf_weights"] = (
+            nodes.value[~internal].ravel(),
+            (size * _counts_before(~internal, starts)).tolist(),
+        )
+    columns |= _write_categories(nodes, starts)
+    params = {
+        "num_deleted": np.diff(_counts_before(deleted, starts)),
+        "num_feature": np.full(len(numbers), model.num_feature),
+        "num_nodes": np.diff(starts),
+        "size_leaf_vector": np.full(len(numbers), size),
+    }
+    of_trees = {name: list(map(str, own.tolist())) for name, own in params.items()}
+    tree_param = ObjectTable(len(numbers), {}, of_trees)
+    values = {"id": list(numbers), "tree_param": tree_param}
+    table = ObjectTable(len(numbers), columns, values)
+    inexact = np.diff(_counts_before(numerical & (nodes.threshold != rounded), starts))
+    for place in inexact.nonzero()[0].tolist():
+        own = slice(bounds[place], bounds[place + 1])
+        table.set(place, "hornbeam_thresholds", nodes.threshold[own][numerical[own]])
+    for place, number in enumerate(numbers):
         terms = model.trees[number].terms
         if terms is not None:
-            document["linear_leaves"] = _write_terms(terms)
-        documents[number] = document
-    return documents
+            table.set(place, "linear_leaves", _write_terms(terms))
+    return table
+
+
+def _write_categories(
+    nodes: Tree, starts: NDArray[np.int64]
+) -> dict[str, tuple[NDArray[Any], list[int]]]:
+    """Return the columns of the splits by category of concatenated trees."""
+    splits = np.flatnonzero(nodes.split_type == 1)
+    tree = np.searchsorted(starts, splits, side="right") - 1
+    begins = nodes.category_starts
+    bounds = np.searchsorted(splits, starts).tolist()
+    return {
+        "categories": (nodes.categories, begins[starts].tolist()),
+        "categories_nodes": ((splits - starts[tree]).astype(np.int32), bounds),
+        "categories_segments": (begins[splits] - begins[starts[tree]], bounds),
+        "categories_sizes": (nodes.category_counts[splits], bounds),
+    }
+
+
+def _counts_before(
+    mask: NDArray[np.bool_], starts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the number of nodes of a mask before each start, (trees + 1,)."""
+    before = np.zeros(mask.size + 1, np.int64)
+    np.cumsum(mask, out=before[1:])
+    return before[starts]
 
 
 def read_trees(
-    values: list[Any], num_feature: int, limits: NDArray[np.int64] | None
+    values: Trees, num_feature: int, limits: NDArray[np.int64] | None
 ) -> list[Tree]:
     """Return the trees of an array of objects.
 
@@ -187,17 +217,28 @@ def read_trees(
         _read_tree_param(value, f"trees[{number}]")
         for number, value in enumerate(values)
     ]
+    if isinstance(values, list):
+        values = ObjectTable.of(values) or values
+    names = [f"trees[{number}]" for number in range(len(values))]
+    groups = list(_by_leaf_size([leaf_size for _, _, leaf_size in params]))
+    if len(groups) == 1:
+        return _read_equal_trees(values, names, params, num_feature, limits)
     trees: dict[int, Tree] = {}
-    for numbers in _by_leaf_size([leaf_size for _, _, leaf_size in params]):
-        some = {f"trees[{number}]": values[number] for number in numbers}
-        own = [params[number] for number in numbers]
-        found = _read_equal_trees(some, own, num_feature, limits)
+    for numbers in groups:
+        found = _read_equal_trees(
+            [values[number] for number in numbers],
+            [names[number] for number in numbers],
+            [params[number] for number in numbers],
+            num_feature,
+            limits,
+        )
         trees |= zip(numbers, found, strict=True)
     return [trees[number] for number in range(len(values))]
 
 
 def _read_equal_trees(
-    values: dict[str, Any],
+    values: Trees,
+    names: list[str],
     params: list[tuple[int, int, int]],
     num_feature: int,
     limits: NDArray[np.int64] | None,
@@ -207,31 +248,26 @@ def _read_equal_trees(
     Parameters
     ----------
     values
-        The trees of a document, by their names in error messages.
+        The trees of a document.
+    names
+        What error messages call each tree.
     params
         Of each tree, see `_read_tree_param`.
     num_feature, limits
         See `normalize_nodes`.
     """
     sizes, leaf_size = [size for size, _, _ in params], params[0][2]
-    is_usable, weight = _read_weights(values, sizes, leaf_size)
+    is_usable, weight = _read_weights(values, names, sizes, leaf_size)
     columns = {
-        key: _column(values, key, sizes, dtype)
+        key: _column(values, names, key, sizes, dtype)
         for key, dtype in _TREE_COLUMNS.items()
         if key != "base_weights"
     }
     starts = np.cumsum([0, *sizes])
-    kinds = [
-        _read_categories(value, where, size)
-        for (where, value), size in zip(values.items(), sizes, strict=True)
-    ]
-    split_type, counts, categories = (
-        np.concatenate([empty, *parts])
-        for empty, *parts in zip(_NO_CATEGORIES, *kinds, strict=True)
-    )
+    split_type, counts, categories = _read_kinds(values, names, sizes)
     value = condition = columns["split_conditions"]
     if leaf_size > 1:
-        value = _read_leaf_vectors(values, columns, sizes, leaf_size)
+        value = _read_leaf_vectors(values, names, columns, sizes, leaf_size)
     parent = columns["parents"]
     parent[starts[:-1][parent[starts[:-1]] == _ROOT_PARENT]] = -1
     nodes = normalize_nodes(
@@ -253,23 +289,30 @@ def _read_equal_trees(
         starts,
         num_feature,
         limits,
-        list(values),
+        names,
     )
     stored = [deleted for _, deleted, _ in params]
-    _check_deleted(deleted_nodes(nodes, starts[:-1]), starts, stored, list(values))
+    _check_deleted(deleted_nodes(nodes, starts[:-1]), starts, stored, names)
     trees = [
         tree if known else replace(tree, weight=_mean_leaf_values(tree))
         for tree, known in zip(split_trees(nodes, starts), is_usable, strict=True)
     ]
-    for tree, (where, value) in zip(trees, values.items(), strict=True):
-        if "hornbeam_thresholds" in value:
-            where += ".hornbeam_thresholds"
-            _refine_thresholds(tree, value["hornbeam_thresholds"], where)
-    for tree, (where, value) in zip(trees, values.items(), strict=True):
-        if "linear_leaves" in value:
-            where += ".linear_leaves"
-            tree.terms = _read_terms(tree, value["linear_leaves"], where, num_feature)
+    for number, found in _values_of(values, "hornbeam_thresholds"):
+        where = f"{names[number]}.hornbeam_thresholds"
+        _refine_thresholds(trees[number], found, where)
+    for number, found in _values_of(values, "linear_leaves"):
+        where = f"{names[number]}.linear_leaves"
+        trees[number].terms = _read_terms(trees[number], found, where, num_feature)
     return trees
+
+
+def _values_of(trees: Trees, key: str) -> Iterator[tuple[int, Any]]:
+    """Yield the numbers of the trees that have a key, and the values."""
+    if isinstance(trees, ObjectTable) and key not in trees.columns | trees.values:
+        return
+    for number, tree in enumerate(trees):
+        if key in tree:
+            yield number, tree[key]
 
 
 def _write_terms(terms: LeafTerms) -> dict[str, Any]:
@@ -316,7 +359,7 @@ def _read_terms(tree: Tree, value: Any, where: str, num_feature: int) -> LeafTer
 
 
 def _read_weights(
-    values: dict[str, Any], sizes: list[int], leaf_size: int
+    values: Trees, names: list[str], sizes: list[int], leaf_size: int
 ) -> tuple[list[bool], NDArray[np.float32]]:
     """Return which trees have usable node weights, and the weights of all nodes.
 
@@ -325,17 +368,23 @@ def _read_weights(
     not usable, and zeros here.
     """
     counts = [size * leaf_size for size in sizes]
-    stored = [value["base_weights"] for value in values.values()]
+    weight = None
+    if isinstance(values, ObjectTable):
+        weight = values.column("base_weights", counts, np.float32)
+    if weight is not None:
+        every = [True] * len(values)
+        return every, weight.reshape(-1, leaf_size) if leaf_size > 1 else weight
+    stored = [value["base_weights"] for value in values]
     is_usable = [
         not isinstance(weights, list | np.ndarray)
         or len(weights) not in range(size, count, size)
         for weights, size, count in zip(stored, sizes, counts, strict=True)
     ]
-    usable = {
-        where: values[where] if is_known else {"base_weights": [0.0] * count}
-        for where, is_known, count in zip(values, is_usable, counts, strict=True)
-    }
-    weight = _column(usable, "base_weights", counts, np.float32)
+    usable = [
+        value if is_known else {"base_weights": [0.0] * count}
+        for value, is_known, count in zip(values, is_usable, counts, strict=True)
+    ]
+    weight = _column(usable, names, "base_weights", counts, np.float32)
     return is_usable, weight.reshape(-1, leaf_size) if leaf_size > 1 else weight
 
 
@@ -352,7 +401,8 @@ def _mean_leaf_values(tree: Tree) -> NDArray[np.float32]:
 
 
 def _read_leaf_vectors(
-    values: dict[str, Any],
+    values: Trees,
+    names: list[str],
     columns: dict[str, NDArray[Any]],
     sizes: list[int],
     leaf_size: int,
@@ -366,7 +416,8 @@ def _read_leaf_vectors(
     starts = np.cumsum([0, *sizes])
     counts = np.add.reduceat(is_leaf, starts[:-1], dtype=np.int64)
     flat = [int(count) * leaf_size for count in counts]
-    rows = _column(values, "leaf_weights", flat, np.float32).reshape(-1, leaf_size)
+    rows = _column(values, names, "leaf_weights", flat, np.float32)
+    rows = rows.reshape(-1, leaf_size)
     row = columns["right_children"][is_leaf].astype(np.int64)
     most = np.repeat(counts, counts)
     if ((row < 0) | (row >= most)).any():
@@ -415,6 +466,31 @@ def _read_tree_param(value: Any, where: str) -> tuple[int, int, int]:
             f"{where}.id is not an integer", code=ErrorCode.MODEL_FILE_WRONG_TYPE
         )
     return size, count_param(param, "num_deleted", param_where), leaf_size
+
+
+def _read_kinds(
+    values: Trees, names: list[str], sizes: list[int]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32]]:
+    """Return split types, counts of categories, and the categories of all trees."""
+    if isinstance(values, ObjectTable):
+        kinds, none = values.column("split_type", sizes, np.uint8), [0] * len(sizes)
+        has_none = all(
+            values.column(key, none, dtype) is not None
+            for key, dtype in _CATEGORY_COLUMNS.items()
+            if key != "split_type"
+        )
+        if has_none and kinds is not None and not kinds.any():
+            _, counts, categories = _NO_CATEGORIES
+            return kinds, np.zeros(kinds.size, np.int64), categories
+    found = [
+        _read_categories(tree, where, size)
+        for tree, where, size in zip(values, names, sizes, strict=True)
+    ]
+    split_type, counts, categories = (
+        np.concatenate([empty, *parts])
+        for empty, *parts in zip(_NO_CATEGORIES, *found, strict=True)
+    )
+    return split_type, counts, categories
 
 
 def _read_categories(
@@ -468,11 +544,15 @@ def _read_categories(
 
 
 def _column(
-    trees: dict[str, Any], key: str, sizes: list[int], dtype: _Number
+    trees: Trees, names: list[str], key: str, sizes: list[int], dtype: _Number
 ) -> NDArray[Any]:
     """Return the arrays that the trees have under `key`, concatenated."""
+    if isinstance(trees, ObjectTable):
+        column = trees.column(key, sizes, dtype)
+        if column is not None:
+            return column
     parts: list[NDArray[Any]] = [np.empty(0, dtype)]
-    for (where, tree), size in zip(trees.items(), sizes, strict=True):
+    for tree, where, size in zip(trees, names, sizes, strict=True):
         part = as_array(tree[key], dtype)
         if part is None or part.size != size:
             what = "floating-point numbers" if dtype is np.float32 else "integers"

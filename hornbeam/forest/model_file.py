@@ -15,16 +15,19 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ModelFileError, ParameterError
 from hornbeam.files import naming, replace_file
 from hornbeam.forest import json_text, ubjson
 from hornbeam.forest.json_model import read_document, write_document
 from hornbeam.forest.model import Model
+from hornbeam.forest.object_table import ABSENT, ObjectTable
 from hornbeam.forest.validation import UnsupportedModelError
 
 __all__ = [
@@ -211,13 +214,24 @@ def _embed_extension(document: dict[str, Any]) -> dict[str, Any]:
     if forest is None:
         return document
     exact = {
-        str(number): base64.b64encode(tree.pop(_THRESHOLDS_KEY).tobytes()).decode()
-        for number, tree in enumerate(forest["trees"])
-        if _THRESHOLDS_KEY in tree
+        str(number): base64.b64encode(values.tobytes()).decode()
+        for number, values in _take_thresholds(forest["trees"])
     }
     extension = {**document.pop(_KEY), **({"thresholds": exact} if exact else {})}
     forest["gbtree_model_param"][_KEY] = json.dumps(extension, sort_keys=True)
     return document
+
+
+def _take_thresholds(trees: Any) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Yield the numbers of the trees with thresholds of float64; remove these."""
+    if isinstance(trees, ObjectTable):
+        for number, values in enumerate(trees.values.pop(_THRESHOLDS_KEY, ())):
+            if values is not ABSENT:
+                yield number, values
+        return
+    for number, tree in enumerate(trees):
+        if _THRESHOLDS_KEY in tree:
+            yield number, tree.pop(_THRESHOLDS_KEY)
 
 
 def _remove_extension(document: Any) -> Any:
@@ -261,7 +275,11 @@ def _extract_extension(document: Any) -> Any:
         exact = extension.pop("thresholds", {})
         for number, packed in exact.items():
             values = np.frombuffer(base64.b64decode(packed, validate=True), "<f8")
-            trees[int(number)][_THRESHOLDS_KEY] = values.astype(np.float64)
+            own = values.astype(np.float64)
+            if isinstance(trees, ObjectTable):
+                trees.set(int(number), _THRESHOLDS_KEY, own)
+            else:
+                trees[int(number)][_THRESHOLDS_KEY] = own
     except (
         *(AttributeError, IndexError, RecursionError, TypeError),
         *(binascii.Error, ValueError),

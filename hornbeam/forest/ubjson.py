@@ -13,14 +13,16 @@ that end with a bracket.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ModelFileError
+from hornbeam.forest.object_table import ABSENT, ObjectTable
 
 __all__ = ["dumps", "loads"]
 
@@ -38,6 +40,7 @@ _NUMBERS = _INTEGERS | {b"d": struct.Struct(">f"), b"D": struct.Struct(">d")}
 _CONSTANTS = {b"Z": None, b"T": True, b"F": False}
 #: The type of a length as it is written, and the length.
 _LENGTH = struct.Struct(">cq")
+_COUNT = struct.Struct(">q")
 #: The types of numbers by their markers, as they are in memory and in files.
 _DTYPES = {
     marker: (np.dtype(own), np.dtype(own).newbyteorder(">"))
@@ -61,8 +64,8 @@ _MARKERS = {
 def dumps(document: Mapping[str, Any]) -> bytes:
     """Return the UBJSON bytes of `document`, with sorted keys.
 
-    Values may be mappings, lists, strings, booleans, integers, NumPy floats and arrays
-    of numbers. Equal documents have equal bytes.
+    Values may be mappings, lists, tables of objects, strings, booleans, integers, NumPy
+    floats and arrays of numbers. Equal documents have equal bytes.
     """
     parts: list[bytes] = []
     _write(document, parts)
@@ -86,12 +89,47 @@ def _write(value: Any, parts: list[bytes]) -> None:
         parts.append(b"[#" + _length(len(value)))
         for element in value:
             _write(element, parts)
+    elif isinstance(value, ObjectTable):
+        parts.append(b"[#" + _length(len(value)))
+        parts += _objects(value)
     else:
         parts.append(b"{")
         for key in sorted(value):
             parts.append(_key(key))
             _write(value[key], parts)
         parts.append(b"}")
+
+
+def _objects(table: ObjectTable) -> list[bytes]:
+    """Return the bytes of each object of a table."""
+    keys = sorted(table.columns.keys() | table.values.keys())
+    members = [_of_key(key, table) for key in keys]
+    return [b"{%s}" % b"".join(own) for own in zip(*members, strict=True)]
+
+
+def _of_key(key: str, table: ObjectTable) -> list[bytes]:
+    """Return the bytes of one member of each object; none where it is absent."""
+    head = _key(key)
+    values = table.values.get(key)
+    if isinstance(values, ObjectTable):
+        return [head + own for own in _objects(values)]
+    if values is not None:
+        written = []
+        for value in values:
+            parts: list[bytes] = []
+            if value is not ABSENT:
+                parts.append(head)
+                _write(value, parts)
+            written.append(b"".join(parts))
+        return written
+    column, bounds = table.columns[key]
+    _, begin, stored = _MARKERS[column.dtype]
+    head, width = head + begin, stored.itemsize
+    content = column.astype(stored).tobytes()
+    return [
+        head + _LENGTH.pack(b"L", stop - start) + content[width * start : width * stop]
+        for start, stop in pairwise(bounds)
+    ]
 
 
 def _length(count: int) -> bytes:
@@ -118,6 +156,9 @@ def _integer(value: int) -> bytes:
 def loads(data: bytes) -> Any:
     """Return the document in the UBJSON bytes `data`; typed arrays become NumPy arrays.
 
+    Lists of objects with the same keys in the same order, and with arrays of the same
+    types under them, become tables.
+
     Allocated memory is bounded by the size of `data`, not by the counts stored in it.
 
     Raises
@@ -134,6 +175,65 @@ def loads(data: bytes) -> Any:
             code=ErrorCode.MODEL_FILE_NOT_PARSABLE,
         )
     return document
+
+
+#: How a member begins, the bytes of an item (0: it is any value), and what was found.
+_Member = tuple[bytes, int, list[Any]]
+
+
+def _members_like(
+    first: Mapping[str, Any], begin: bytes = b""
+) -> tuple[list[_Member], bytes]:
+    """Return the members of objects like this one, and how these objects end.
+
+    Of arrays and strings the bytes are found, and objects of strings are taken apart.
+    """
+    members: list[_Member] = []
+    begin += b"{"
+    for key, value in first.items():
+        begin += _text(key)
+        if isinstance(value, np.ndarray):
+            begin += _MARKERS[value.dtype][1] + b"L"
+            members.append((begin, value.itemsize, []))
+        elif isinstance(value, str):
+            members.append((begin + b"SL", 1, []))
+        elif _has_strings(value):
+            nested, begin = _members_like(value, begin)
+            members += nested
+            continue
+        else:
+            members.append((begin, 0, []))
+        begin = b""
+    return members, begin + b"}"
+
+
+def _has_strings(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+
+
+def _table_of(
+    first: Mapping[str, Any], size: int, parts: Iterator[list[Any]]
+) -> ObjectTable:
+    """Return the table of objects like the first one, from what was found of each."""
+    columns: dict[str, tuple[NDArray[Any], list[int]]] = {}
+    values: dict[str, Any] = {}
+    for key, value in first.items():
+        if _has_strings(value):
+            values[key] = _table_of(value, size, parts)
+            continue
+        found = next(parts)
+        if isinstance(value, np.ndarray):
+            own, stored = value.dtype, _MARKERS[value.dtype][2]
+            bounds = accumulate(
+                (len(part) // own.itemsize for part in found), initial=0
+            )
+            numbers = np.frombuffer(b"".join(found), stored).astype(own)
+            columns[key] = numbers, list(bounds)
+        elif isinstance(value, str):
+            values[key] = [text.decode() for text in found]
+        else:
+            values[key] = found
+    return ObjectTable(size, columns, values)
 
 
 class _Reader:
@@ -205,7 +305,7 @@ class _Reader:
         self.at += 1
         return members
 
-    def array(self, depth: int) -> list[Any] | NDArray[Any]:
+    def array(self, depth: int) -> list[Any] | ObjectTable | NDArray[Any]:
         self.descend(depth)
         marker = self.take(1)
         if marker == b"$":
@@ -216,12 +316,52 @@ class _Reader:
                 raise self.error(
                     f"{count} values are expected, but the file is too short"
                 )
+            begin = self.at
+            if count > 1 and self.data.startswith(b"{", begin):
+                table = self.table(count, depth)
+                if table is not None:
+                    return table
+                self.at = begin
             return [self.value(self.take(1), depth) for _ in range(count)]
         values = []
         while marker != b"]":
             values.append(self.value(marker, depth))
             marker = self.take(1)
         return values
+
+    def table(self, count: int, depth: int) -> ObjectTable | None:
+        """Return so many objects with arrays; None unless all are like the first."""
+        data, at = self.data, self.at
+        first = self.value(self.take(1), depth)
+        if not any(isinstance(value, np.ndarray) for value in first.values()):
+            return None
+        members, end = _members_like(first)
+        for _ in range(count):
+            for begin, width, found in members:
+                if not data.startswith(begin, at):
+                    return None
+                at += len(begin)
+                if width == 0:
+                    self.at = at
+                    found.append(self.value(self.take(1), depth + 1))
+                    at = self.at
+                    continue
+                start = at + _COUNT.size
+                if start > len(data):
+                    return None
+                at = start + width * _COUNT.unpack_from(data, at)[0]
+                if not start <= at <= len(data):
+                    return None
+                found.append(data[start:at])
+            if not data.startswith(end, at):
+                return None
+            at += len(end)
+        self.at = at
+        parts = iter([found for _, _, found in members])
+        try:
+            return _table_of(first, count, parts)
+        except UnicodeDecodeError:
+            return None
 
     def numbers(self) -> NDArray[Any]:
         marker = self.take(1)

@@ -426,9 +426,12 @@ def test_scalar_and_vector_leaves_may_be_in_one_file(format):
 
 
 def typed(document):
-    """Return the document with NumPy arrays, as UBJSON has them."""
+    """Return the document with the arrays of UBJSON, and with a list of trees."""
     model = decode(json.dumps(document).encode())
-    return ubjson.loads(encode_for_xgboost(model, "ubj"))
+    found = ubjson.loads(encode_for_xgboost(model, "ubj"))
+    forest = found["learner"]["gradient_booster"]["model"]
+    forest["trees"] = list(forest["trees"])
+    return found
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 import tracemalloc
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hornbeam.errors import ModelFileError
-from hornbeam.forest import ubjson
+from hornbeam.forest import json_text, ubjson
+from hornbeam.forest.object_table import ObjectTable
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
@@ -50,6 +52,66 @@ def test_typed_arrays_round_trip(dtype):
     assert again.dtype == numbers.dtype
     assert again.tobytes() == numbers.tobytes()
     assert data.endswith(numbers.byteswap().tobytes() + b"}")
+
+
+ARRAYS = st.builds(
+    lambda dtype, size: np.arange(size).astype(dtype),
+    st.sampled_from(["u1", "i4", "i8", "f4", "f8"]),
+    st.integers(0, 3),
+)
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_equal(other[name], value, strict=True)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"a": ARRAYS, "n": INTEGERS, "t": TEXT, "o": st.just({"x": "1", "y": "é"})},
+            optional={"z": TEXT | ARRAYS},
+        ),
+        max_size=4,
+    )
+)
+def test_objects_with_arrays_round_trip(objects):
+    written = ubjson.dumps({"objects": objects, "end": 1})
+    read = ubjson.loads(written)
+    assert read["end"] == 1
+    assert len(read["objects"]) == len(objects)
+    for one, other in zip(objects, read["objects"], strict=True):
+        assert_same(one, other)
+    assert ubjson.dumps(read) == written
+
+
+def test_objects_of_one_kind_are_a_table_and_its_json_is_theirs():
+    objects = [
+        {"n": i, "x": np.full(i, 0.5 + i, np.float32), "o": {"s": str(i)}, "y": y}
+        for i, y in enumerate(np.arange(6.0).reshape(3, 2))
+    ]
+    table = ubjson.loads(ubjson.dumps({"": objects}))[""]
+    assert isinstance(table, ObjectTable)
+    assert json_text.dumps({"": table}) == json_text.dumps({"": objects})
+    table.set(1, "only here", np.ones(1))
+    objects[1]["only here"] = np.ones(1)
+    for format in (json_text, ubjson):
+        assert format.dumps({"": table}) == format.dumps({"": objects})
+    with pytest.raises(IndexError):
+        table[3]
+
+
+def test_a_table_that_is_cut_or_changed_anywhere_is_rejected_or_read():
+    objects = [{"a": np.arange(i + 1), "o": {"s": "é"}, "t": True} for i in range(3)]
+    data = ubjson.dumps({"": objects})
+    for size in range(len(data)):
+        with pytest.raises(ModelFileError):
+            ubjson.loads(data[:size])
+        changed = bytearray(data)
+        changed[size] ^= 0xFF
+        with suppress(ModelFileError):
+            ubjson.loads(bytes(changed))
 
 
 def test_documents_have_the_specified_bytes():
