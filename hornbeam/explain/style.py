@@ -30,6 +30,7 @@ __all__ = [
     "check_axes",
     "class_colours",
     "legend",
+    "legend_entry",
     "number",
     "rule",
     "series_colours",
@@ -54,6 +55,8 @@ ACCENT = "#2f7d4f"
 CONTRAST = "#c1562d"
 #: Maximum entries in a column of a legend.
 ENTRIES = 24
+#: A space without width.
+_NO_WIDTH = "\u200b"
 _SERIES = [ACCENT, CONTRAST, "#3b6ea8", "#b08a1c"]
 
 LONGEST_LABEL = 48  # letters beside axes
@@ -166,6 +169,14 @@ def class_colours(n_classes: int) -> Any:
     return table(np.arange(n_classes))
 
 
+def legend_entry(name: str) -> str:
+    """Return the label by which `legend` shows a name.
+
+    Matplotlib leaves out labels that begin with an underscore.
+    """
+    return _NO_WIDTH + name if name.startswith("_") else name
+
+
 def legend(ax: Axes, title: str | None = None, *, outside: bool = False) -> None:
     """Add a legend inside the axes where it fits, otherwise to their right."""
     entries = len(ax.get_legend_handles_labels()[0])
@@ -178,6 +189,7 @@ def legend(ax: Axes, title: str | None = None, *, outside: bool = False) -> None
     drawn = ax.legend(title=title, edgecolor="none", framealpha=0.8, **place)
     for text in (drawn.get_title(), *drawn.get_texts()):
         text.set_parse_math(False)
+        text.set_text(text.get_text().removeprefix(_NO_WIDTH))
 
 
 def shorten(line: str, longest: int = _LONGEST_LINE) -> str:

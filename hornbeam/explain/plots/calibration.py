@@ -15,6 +15,7 @@ from hornbeam.explain.style import (
     SMALL_FONT,
     axes_for,
     legend,
+    legend_entry,
     rule,
     series_colours,
     set_titles,
@@ -113,7 +114,8 @@ def plot_calibration(
     for k, colour in zip(sorted(worst), series_colours(len(worst)), strict=True):
         one = found[k]
         said = f"{names[k]}: Brier {one.brier:.3f}, ECE {one.ece:.3f}"
-        _draw(ax, one, most, {"color": colour, "label": said}, bars=len(found) == 1)
+        look = {"color": colour, "label": legend_entry(said)}
+        _draw(ax, one, most, look, bars=len(found) == 1)
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(_FLOOR, 1.03)
     ax.set_yticks(np.linspace(0, 1, 6))

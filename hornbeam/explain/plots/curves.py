@@ -13,6 +13,7 @@ from hornbeam.explain.style import (
     EDGE,
     axes_for,
     legend,
+    legend_entry,
     number,
     rule,
     series_colours,
@@ -115,7 +116,7 @@ def _panels(ax: Axes | Sequence[Axes] | None, metrics: list[str]) -> list[Axes]:
 def _draw(ax: Axes, curves: list[LearningCurve]) -> None:
     for curve, colour in zip(curves, series_colours(len(curves)), strict=True):
         rounds = np.arange(len(curve.scores))
-        said = curve.data
+        said = legend_entry(curve.data)
         if curve is curves[-1]:
             best = curve.best
             said += f" (best {number(curve.scores[best])} in round {best})"

@@ -14,6 +14,7 @@ from hornbeam.explain.style import (
     FONT,
     LONGEST_LABEL,
     SMALL_FONT,
+    legend_entry,
     series_colours,
     shorten,
     shorten_distinct,
@@ -101,4 +102,4 @@ def dots_of_classes(ax: Axes, x: Any, y: Any, column: Column, **look: Any) -> No
         zip(names, series_colours(len(names)), strict=True)
     ):
         own = places == place
-        ax.scatter(x[own], y[own], color=colour, label=name, **look)
+        ax.scatter(x[own], y[own], color=colour, label=legend_entry(name), **look)

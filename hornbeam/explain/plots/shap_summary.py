@@ -23,6 +23,7 @@ from hornbeam.explain.style import (
     SMALL_FONT,
     axes_for,
     legend,
+    legend_entry,
     number,
     rule,
     series_colours,
@@ -154,7 +155,7 @@ def _draw_bars(
     names = shorten_distinct([one.output for one in found])
     for one, name, colour in zip(found, names, colours, strict=True):
         widths = one.importances[ranked]
-        said: dict[str, Any] = {"label": name} if several else {}
+        said: dict[str, Any] = {"label": legend_entry(name)} if several else {}
         ax.barh(places, widths, 0.6, left=ends, color=colour, **said)
         ends += widths
     for place, end in zip(places, ends, strict=True):

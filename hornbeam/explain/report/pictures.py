@@ -31,6 +31,7 @@ from hornbeam.explain.style import (
     EDGE,
     axes_for,
     legend,
+    legend_entry,
     rule,
     series_colours,
     set_titles,
@@ -89,7 +90,8 @@ def _curves(findings: Findings) -> list[Picture]:
         ax = axes_for(figure.add_subplot())
         for name, colour in zip(found, series_colours(len(found)), strict=True):
             marker = "." if len(rounds) == 1 else "-"
-            ax.plot(rounds, found[name][metric], marker, color=colour, label=name)
+            look = {"color": colour, "label": legend_entry(name)}
+            ax.plot(rounds, found[name][metric], marker, **look)
         if findings.best_round is not None:
             ax.axvline(findings.best_round, color=EDGE, linestyle=":", linewidth=0.8)
         ax.locator_params(axis="x", integer=True)

@@ -35,6 +35,13 @@ def test_a_line_for_each_data_set():
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (1, 2.5)
 
 
+def test_a_name_that_begins_with_an_underscore_is_in_the_legend():
+    ax = plot_learning_curves(
+        {"_held out": {"rmse": [2.0, 1.0]}, "x": {"rmse": [3.0, 2.0]}}
+    )
+    assert said(ax)[0] == "_held out"
+
+
 def test_a_panel_for_each_metric():
     rmse, auc = plot_learning_curves(SCORES)
     assert rmse.figure is auc.figure

@@ -237,6 +237,15 @@ def test_rare_categories_share_a_colour():
     assert sum(len(dots.get_offsets()) for dots in ax.collections) == 400
 
 
+def test_a_category_that_begins_with_an_underscore_has_a_legend_entry():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": pd.Categorical(["_$other", "x"])})
+    given = Contributions.of_values(np.ones((2, 2)), 0, frame)
+    ax = plot_shap_dependence(given, feature="a", colour="b")
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["_$other", "x"]
+    ax.figure.canvas.draw()
+
+
 def test_missing_colours_are_grey(diamonds):
     frame = diamonds[0][["carat", "cut", "depth"]][:50].assign(depth=np.nan)
     frame.loc[3, "cut"] = None
