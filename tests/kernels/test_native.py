@@ -202,8 +202,30 @@ def test_other_types_are_compiled(own_package):
     assert says(own_package, AS_INTEGERS) == [True, 0, True]
 
 
+#: An array of a type that another library has registered, whose number in NumPy has the
+#: same low bits as that of bool, in place of one of bool.
+OF_A_USERS_TYPE = f"""{HEAD}
+from numpy._core._rational_tests import rational
+from hornbeam.kernels.binned_trees import TOP_DTYPE, TopScratch, choose_top_splits
+
+integers, bits = np.empty(0, np.int64), np.empty(0, np.uint64)
+kinds, moves = np.zeros(1, rational), np.empty((0, 0), np.int64)
+choose_top_splits(
+    np.empty((0, 0), np.int32),
+    bits,
+    np.empty(0, np.float32),
+    np.empty(0, TOP_DTYPE),
+    integers,
+    bits,
+    np.empty(0, np.uint32),
+    TopScratch(integers, np.empty(0), integers, integers, kinds, moves),
+)
+"""
+
+
 @pytest.mark.parametrize(
-    "script", [OTHER, WEIGH.replace("np.empty(1)", "np.ones(1, 'i8')")]
+    "script",
+    [OTHER, WEIGH.replace("np.empty(1)", "np.ones(1, 'i8')"), OF_A_USERS_TYPE],
 )
 def test_in_strict_mode_nothing_is_compiled(package, script):
     done = run_with(package, script, HORNBEAM_KERNELS="native")
