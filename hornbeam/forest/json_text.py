@@ -69,7 +69,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
             separator = b","
         parts.append(b"]" if value else b"[]")
     elif isinstance(value, ObjectTable):
-        parts += b"[", b",".join(_objects(value)), b"]"
+        parts += b"[", b",".join(value.written(_objects)), b"]"
     else:
         separator = b"{"
         for key in sorted(value):

@@ -225,7 +225,7 @@ def _embed_extension(document: dict[str, Any]) -> dict[str, Any]:
 def _take_thresholds(trees: Any) -> Iterator[tuple[int, NDArray[np.float64]]]:
     """Yield the numbers of the trees with thresholds of float64; remove these."""
     if isinstance(trees, ObjectTable):
-        for number, values in enumerate(trees.values.pop(_THRESHOLDS_KEY, ())):
+        for number, values in enumerate(trees.take(_THRESHOLDS_KEY)):
             if values is not ABSENT:
                 yield number, values
         return

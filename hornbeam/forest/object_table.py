@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Self, overload
 
@@ -42,6 +42,8 @@ class ObjectTable(Sequence[dict[str, Any]]):
         values: dict[str, Any],
     ) -> None:
         self.size, self.columns, self.values = size, columns, values
+        #: What has written the objects last, and what it has returned.
+        self._written: tuple[Any, list[bytes]] = None, []
 
     @classmethod
     def of(cls, objects: list[Any]) -> Self | None:
@@ -93,8 +95,26 @@ class ObjectTable(Sequence[dict[str, Any]]):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return map(self.__getitem__, range(self.size))
 
+    def written(self, write: Callable[[Self], list[bytes]]) -> list[bytes]:
+        """Return the bytes of each object, from `write`, which is called once.
+
+        A checksum and a file contain the same.
+        """
+        if self._written[0] is not write:
+            self._written = write, write(self)
+        return self._written[1]
+
+    def take(self, key: str) -> list[Any]:
+        """Remove the values of a key, and return them; none if there is no such key."""
+        if key not in self.values:
+            return []
+        self._written = None, []
+        found: list[Any] = self.values.pop(key)
+        return found
+
     def set(self, number: int, key: str, value: Any) -> None:
         """Set a value of one object, of a key without a column."""
+        self._written = None, []
         self.values.setdefault(key, [ABSENT] * self.size)[number] = value
 
     def column(

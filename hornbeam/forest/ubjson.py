@@ -91,7 +91,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
             _write(element, parts)
     elif isinstance(value, ObjectTable):
         parts.append(b"[#" + _length(len(value)))
-        parts += _objects(value)
+        parts += value.written(_objects)
     else:
         parts.append(b"{")
         for key in sorted(value):
