@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ModelFileError
-from hornbeam.forest.object_table import ABSENT, ObjectTable
+from hornbeam.forest.object_table import ObjectTable
 from hornbeam.kernels.number_text import (
     HALF_GAPS,
     LONGEST,
@@ -69,41 +69,15 @@ def _write(value: Any, parts: list[bytes]) -> None:
             separator = b","
         parts.append(b"]" if value else b"[]")
     elif isinstance(value, ObjectTable):
-        parts += b"[", b",".join(value.written(_objects)), b"]"
+        objects = value.written(_head, _arrays, _write, b",")
+        parts += b"[", b",".join(objects), b"]"
     else:
         separator = b"{"
         for key in sorted(value):
-            parts += separator, _key(key), b":"
+            parts += separator, _head(key)
             _write(value[key], parts)
             separator = b","
         parts.append(b"}" if value else b"{}")
-
-
-def _objects(table: ObjectTable) -> list[bytes]:
-    """Return the text of each object of a table."""
-    keys = sorted(table.columns.keys() | table.values.keys())
-    members = [_of_key(key, table) for key in keys]
-    return [
-        b"{%s}" % b",".join(filter(None, own)) for own in zip(*members, strict=True)
-    ]
-
-
-def _of_key(key: str, table: ObjectTable) -> list[bytes]:
-    """Return the text of one member of each object; none where it is absent."""
-    head = _key(key) + b":"
-    if key in table.columns:
-        return [head + array for array in _arrays(*table.columns[key])]
-    values = table.values[key]
-    if isinstance(values, ObjectTable):
-        return [head + own for own in _objects(values)]
-    written = []
-    for value in values:
-        parts: list[bytes] = []
-        if value is not ABSENT:
-            parts.append(head)
-            _write(value, parts)
-        written.append(b"".join(parts))
-    return written
 
 
 def _arrays(column: NDArray[Any], bounds: list[int]) -> list[bytes]:
@@ -132,7 +106,9 @@ def _text(text: str) -> bytes:
     return f'"{text.translate(_ESCAPES)}"'.encode()
 
 
-_key = lru_cache(maxsize=256)(_text)
+@lru_cache(maxsize=256)
+def _head(key: str) -> bytes:
+    return _text(key) + b":"
 
 
 #: An array of numbers, without spaces, behind a key. The quotation mark ends the key:

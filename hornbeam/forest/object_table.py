@@ -95,14 +95,64 @@ class ObjectTable(Sequence[dict[str, Any]]):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return map(self.__getitem__, range(self.size))
 
-    def written(self, write: Callable[[Self], list[bytes]]) -> list[bytes]:
-        """Return the bytes of each object, from `write`, which is called once.
+    def written(
+        self,
+        head: Callable[[str], bytes],
+        arrays: Callable[[NDArray[Any], list[int]], list[bytes]],
+        write: Callable[[Any, list[bytes]], None],
+        separator: bytes,
+    ) -> list[bytes]:
+        """Return the bytes of each object in a format, with sorted keys.
 
-        A checksum and a file contain the same.
+        They are kept, since a checksum and a file contain the same.
+
+        Parameters
+        ----------
+        head
+            Returns how the member of a key begins.
+        arrays
+            Returns the bytes of the arrays of a column, given their bounds.
+        write
+            Appends the bytes of a value to a list.
+        separator
+            What is between members.
         """
         if self._written[0] is not write:
-            self._written = write, write(self)
+            keys = sorted(self.columns.keys() | self.values.keys())
+            of_keys = [
+                self._members(key, head, arrays, write, separator) for key in keys
+            ]
+            objects = [
+                b"{%s}" % separator.join(filter(None, own))
+                for own in zip(*of_keys, strict=True)
+            ]
+            self._written = write, objects
         return self._written[1]
+
+    def _members(
+        self,
+        key: str,
+        head: Callable[[str], bytes],
+        arrays: Callable[[NDArray[Any], list[int]], list[bytes]],
+        write: Callable[[Any, list[bytes]], None],
+        separator: bytes,
+    ) -> list[bytes]:
+        """Return the bytes of one member of each object; none where it is absent."""
+        begin = head(key)
+        if key in self.columns:
+            return [begin + array for array in arrays(*self.columns[key])]
+        values = self.values[key]
+        if isinstance(values, ObjectTable):
+            nested = values.written(head, arrays, write, separator)
+            return [begin + own for own in nested]
+        found = []
+        for value in values:
+            parts: list[bytes] = []
+            if value is not ABSENT:
+                parts.append(begin)
+                write(value, parts)
+            found.append(b"".join(parts))
+        return found
 
     def take(self, key: str) -> list[Any]:
         """Remove the values of a key, and return them; none if there is no such key."""

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hornbeam.errors import ErrorCode, ModelFileError
-from hornbeam.forest.object_table import ABSENT, ObjectTable
+from hornbeam.forest.object_table import ObjectTable
 
 __all__ = ["dumps", "loads"]
 
@@ -74,8 +74,7 @@ def dumps(document: Mapping[str, Any]) -> bytes:
 
 def _write(value: Any, parts: list[bytes]) -> None:
     if isinstance(value, np.ndarray):
-        _, begin, stored = _MARKERS[value.dtype]
-        parts += begin, _length(value.size), value.astype(stored).tobytes()
+        parts += _arrays(value, [0, value.size])
     elif isinstance(value, str):
         parts.append(b"S" + _text(value))
     elif isinstance(value, bool):
@@ -91,7 +90,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
             _write(element, parts)
     elif isinstance(value, ObjectTable):
         parts.append(b"[#" + _length(len(value)))
-        parts += value.written(_objects)
+        parts += value.written(_key, _arrays, _write, b"")
     else:
         parts.append(b"{")
         for key in sorted(value):
@@ -100,34 +99,12 @@ def _write(value: Any, parts: list[bytes]) -> None:
         parts.append(b"}")
 
 
-def _objects(table: ObjectTable) -> list[bytes]:
-    """Return the bytes of each object of a table."""
-    keys = sorted(table.columns.keys() | table.values.keys())
-    members = [_of_key(key, table) for key in keys]
-    return [b"{%s}" % b"".join(own) for own in zip(*members, strict=True)]
-
-
-def _of_key(key: str, table: ObjectTable) -> list[bytes]:
-    """Return the bytes of one member of each object; none where it is absent."""
-    head = _key(key)
-    values = table.values.get(key)
-    if isinstance(values, ObjectTable):
-        return [head + own for own in _objects(values)]
-    if values is not None:
-        written = []
-        for value in values:
-            parts: list[bytes] = []
-            if value is not ABSENT:
-                parts.append(head)
-                _write(value, parts)
-            written.append(b"".join(parts))
-        return written
-    column, bounds = table.columns[key]
+def _arrays(column: NDArray[Any], bounds: list[int]) -> list[bytes]:
+    """Return the bytes of arrays of numbers, the parts of a column."""
     _, begin, stored = _MARKERS[column.dtype]
-    head, width = head + begin, stored.itemsize
-    content = column.astype(stored).tobytes()
+    width, content = stored.itemsize, column.astype(stored).tobytes()
     return [
-        head + _LENGTH.pack(b"L", stop - start) + content[width * start : width * stop]
+        begin + _LENGTH.pack(b"L", stop - start) + content[width * start : width * stop]
         for start, stop in pairwise(bounds)
     ]
 
