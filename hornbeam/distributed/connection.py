@@ -291,6 +291,10 @@ class Connection:
 
     # The socket
 
+    def fileno(self) -> int:
+        """Return the descriptor of the socket."""
+        return self._socket.fileno()
+
     @property
     def local_host(self) -> str:
         """The address of this machine as the other end sees it."""
