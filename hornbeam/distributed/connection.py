@@ -235,6 +235,9 @@ class Connection:
 
     def _read(self, size: int, *, has_begun: bool = False) -> memoryview:
         """Return the next bytes, in memory that is aligned for any array."""
+        if size <= len(self._ready):
+            found, self._ready = self._ready[:size], self._ready[size:]
+            return memoryview(bytearray(found))
         whole = np.empty(size, np.uint8).data
         rest = whole
         while rest:

@@ -16,7 +16,6 @@ import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
 from operator import add
 from typing import Any, Self
 
@@ -44,6 +43,8 @@ _CHECKED = slice(8, None)
 HEAD_BYTES = _HEAD.size
 #: Messages below this size are sent, and their frames received, at once.
 SMALL = 1 << 16
+#: Of smaller frames the place takes as long to find as the frame to send.
+_SHARED = 1 << 12
 #: What follows a small frame is of this, so that the next one is aligned.
 _PADDING = bytes(8)
 #: Added to the size of a frame that is the place of shared memory.
@@ -78,7 +79,7 @@ class Message:
         placed = [0] * len(frames)
         if shares_memory:
             for number, frame in enumerate(frames):
-                place = place_of(frame) if len(frame) >= SMALL else None
+                place = place_of(frame) if len(frame) >= _SHARED else None
                 if place is not None:
                     frames[number], placed[number] = place, _PLACED
         lengths = list(map(len, frames))
@@ -188,19 +189,17 @@ class Head:
             raise GarbledMessageError("the checksum of its beginning is wrong")
         found = struct.unpack_from(f"<{self._count}Q", first)
         lengths = [length & ~_PLACED for length in found]
-        if max(lengths) > max_size:
-            raise GarbledMessageError(f"it has a frame of {max(lengths)} bytes")
+        frames = []
         if first_size > begin:
-            padded = [length + -length % 8 for length in lengths]
-            if sum(padded) != first_size - begin:
+            for length in lengths:
+                frames.append(first[begin : begin + length])
+                begin += length + -length % 8
+            if begin != first_size:
                 raise GarbledMessageError("its frames are not as long as it says")
-            starts = accumulate(padded, initial=begin)
-            frames = [
-                first[start : start + length]
-                for start, length in zip(starts, lengths, strict=False)
-            ]
         else:
-            frames = [read(length) for length in lengths]
+            if max(lengths) > max_size:
+                raise GarbledMessageError(f"it has a frame of {max(lengths)} bytes")
+            frames += map(read, lengths)
             if sum(map(_sum_of_words, frames)) % 2**64 != self._checksum:
                 raise GarbledMessageError("its checksum is wrong")
         return [
