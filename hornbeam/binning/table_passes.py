@@ -168,7 +168,7 @@ class ColumnCache:
     ) -> int:
         """Run the passes of the first columns; return the number of these columns.
 
-        Others are dropped from the cache, but for counted ones that memory allows.
+        Others are dropped from the cache, unless they are counted and all columns fit.
 
         Parameters
         ----------
@@ -177,13 +177,12 @@ class ColumnCache:
         """
         chosen = features[: self._max_columns]
         cached = self._columns.keys() & set(chosen)
-        others = [
-            feature
+        keeps_all = self._table.n_features <= self._max_columns
+        self._columns = {
+            feature: column
             for feature, column in self._columns.items()
-            if feature not in cached and isinstance(column, NumberedColumn)
-        ]
-        kept = [*cached, *others[: max(0, self._max_columns - len(chosen))]]
-        self._columns = {feature: self._columns[feature] for feature in kept}
+            if feature in cached or (keeps_all and isinstance(column, NumberedColumn))
+        }
         new = [feature for feature in chosen if feature not in cached]
         read: dict[int, npt.NDArray[Any]] = {}
         if new:
@@ -247,7 +246,7 @@ class _KeptTable(Table):
 
 
 def _whole_columns(table: Table, features: Sequence[int]) -> Sequence[npt.NDArray[Any]]:
-    """Return columns in memory of their own."""
+    """Return columns in memory of their own, each in the order of rows."""
     if table.dtype != np.float32 or not table.has_rows:
         ((_, columns),) = row_chunks(table, features, table.n_rows)
         return columns
