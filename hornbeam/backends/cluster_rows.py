@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pickle import PickleBuffer
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,12 @@ from numpy.typing import NDArray
 
 from hornbeam.backends.cluster import Call, Cluster, RowActor
 from hornbeam.backends.interface import GradientSource, RowSample
+from hornbeam.backends.packed_arrays import (
+    Calls,
+    PackedArray,
+    packed,
+    unpacked,
+)
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import HistogramLayout
 from hornbeam.shared_memory import SharedMemory
@@ -67,6 +74,14 @@ class PartialSums:
         self.gradient_ranges, self.sums = gradient_ranges, sums
         self.histograms = histograms
 
+    def __reduce__(self) -> Any:
+        ranges, histograms = self.gradient_ranges, self.histograms
+        few = None if ranges is None else packed(ranges), list(map(packed, self.sums))
+        if histograms is None:
+            return _received, few
+        is_wide = histograms.itemsize == 8
+        return _received, (*few, is_wide, histograms.shape, PickleBuffer(histograms))
+
     def added(
         self, other: PartialSums, memory: SharedMemory | None = None
     ) -> PartialSums:
@@ -94,6 +109,21 @@ class PartialSums:
         return PartialSums(ranges, [a + b for a, b in pairs], total)
 
     __add__ = added
+
+
+def _received(
+    ranges: PackedArray | None,
+    sums: Sequence[PackedArray],
+    is_wide: bool = False,
+    shape: tuple[int, ...] = (),
+    memory: Any = None,
+) -> PartialSums:
+    """Return the sums that were pickled."""
+    histograms = None
+    if memory is not None:
+        histograms = np.ndarray(shape, np.int64 if is_wide else np.int32, memory)
+    own_ranges = None if ranges is None else unpacked(ranges)
+    return PartialSums(own_ranges, list(map(unpacked, sums)), histograms)
 
 
 def _narrow_type(sums: NDArray[np.int64], n_workers: int) -> type[np.signedinteger]:
@@ -288,7 +318,7 @@ class ClusterRows(Rows):
             self._send()
 
     def _send(self, *calls: Call) -> PartialSums:
-        message = [*self._deferred, *calls]
+        message = Calls((*self._deferred, *calls))
         self._deferred.clear()
         actors = self.actors
         sums: PartialSums = self._cluster.sum(
@@ -412,7 +442,7 @@ class ClusterRows(Rows):
         self.defer("add_leaf_values", values)
 
     def margins(self) -> NDArray[np.float64]:
-        message = self._deferred.copy()
+        message = Calls(self._deferred)
         self._deferred.clear()
         parts: list[Spread] = self._cluster.call(
             self.actors, "margins_after", self._term, message

@@ -26,6 +26,8 @@ Sorted = tuple[npt.NDArray[Any], Int64s | None, bool]
 #: Columns read at once from a table in memory, which uses most of each cache line of a
 #: row-major array.
 _COLUMNS_AT_ONCE = 4
+#: Rows of all columns that are copied at once: they fit in the cache.
+_ROWS_AT_ONCE = 1 << 12
 
 
 def run_passes(
@@ -166,7 +168,7 @@ class ColumnCache:
     ) -> int:
         """Run the passes of the first columns; return the number of these columns.
 
-        Other columns are dropped from the cache.
+        Others are dropped from the cache, unless they are counted and all columns fit.
 
         Parameters
         ----------
@@ -175,12 +177,16 @@ class ColumnCache:
         """
         chosen = features[: self._max_columns]
         cached = self._columns.keys() & set(chosen)
-        self._columns = {feature: self._columns[feature] for feature in cached}
+        keeps_all = self._table.n_features <= self._max_columns
+        self._columns = {
+            feature: column
+            for feature, column in self._columns.items()
+            if feature in cached or (keeps_all and isinstance(column, NumberedColumn))
+        }
         new = [feature for feature in chosen if feature not in cached]
         read: dict[int, npt.NDArray[Any]] = {}
         if new:
-            ((_, columns),) = row_chunks(self._table, new, self._table.n_rows)
-            read = dict(zip(new, columns, strict=True))
+            read = dict(zip(new, _whole_columns(self._table, new), strict=True))
 
         def run(i: int) -> None:
             feature, column_pass = chosen[i], passes[i]
@@ -206,6 +212,54 @@ class ColumnCache:
 
         in_threads(run, range(len(chosen)), n_threads)
         return len(chosen)
+
+    def rows(self) -> Table:
+        """Return the rows, as a table of the columns that are kept if all are."""
+        kept = [self._columns.get(f) for f in range(self._table.n_features)]
+        counted = [column for column in kept if isinstance(column, NumberedColumn)]
+        if len(counted) < len(kept):
+            return self._table
+        return _KeptTable(self._table, [column.values for column in counted])
+
+
+class _KeptTable(Table):
+    """The rows of a table, whose columns were read and checked before."""
+
+    def __init__(self, table: Table, kept: list[npt.NDArray[Any]]) -> None:
+        types, categories = table.types, table.categories
+        width, dtype = table.n_features, table.dtype
+        super().__init__(table.n_rows, width, table.names, types, dtype, categories)
+        self._table, self._kept = table, kept
+
+    def columns(
+        self, start: int, stop: int, scratch: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        return self._kept[start:stop]
+
+    _columns = columns
+
+    def _rows(self, start: int, stop: int, features: np.ndarray | None) -> np.ndarray:
+        return self._table.rows(start, stop, features)
+
+    def take(self, rows: np.ndarray) -> Table:
+        return self._table.take(rows)
+
+
+def _whole_columns(table: Table, features: Sequence[int]) -> Sequence[npt.NDArray[Any]]:
+    """Return columns in memory of their own, each in the order of rows."""
+    if table.dtype != np.float32 or not table.has_rows:
+        ((_, columns),) = row_chunks(table, features, table.n_rows)
+        return columns
+    whole = np.empty((len(features), table.n_rows), np.float32)
+    is_all = len(features) == table.n_features
+    for first, batch in checked_batches(table, None if is_all else features):
+        for start in range(0, batch.n_rows, _ROWS_AT_ONCE):
+            stop = min(start + _ROWS_AT_ONCE, batch.n_rows)
+            whole[:, first + start : first + stop] = batch.rows(start, stop).T
+        for i, column in enumerate(whole[:, first : first + batch.n_rows]):
+            if np.isinf(column).any():
+                batch.column(i)  # raises an error that says where
+    return list(whole)
 
 
 def _memory_of(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8] | None:

@@ -9,6 +9,7 @@ alone: one of the client sends a call, one of the worker waits for it and answer
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import threading
 import weakref
@@ -33,6 +34,9 @@ __all__ = [
     "open_channel",
 ]
 
+
+#: Milliseconds after which the client looks for what may have become of a worker.
+_SOON = 250
 
 # The client's end
 
@@ -112,6 +116,10 @@ class ActorChannel:
             return result
         raise result
 
+    def fileno(self) -> int:
+        """Return the descriptor of the socket, by which one waits for an answer."""
+        return self._connection.fileno()
+
     def _check(self) -> None:
         """Raise an error if the worker was found to be lost, or the client is closed.
 
@@ -145,8 +153,7 @@ class ActorChannel:
 def exchange(channels: Sequence[ActorChannel], call: Message) -> list[Any]:
     """Send a call to all actors; return the results, and the errors, in order.
 
-    The answers are received in this order: one that comes early waits in the memory of
-    the operating system, or with its worker.
+    An answer is read when it comes, while other actors still compute.
     """
 
     def attempt(step: Callable[..., Any], *args: Any) -> Any:
@@ -155,11 +162,26 @@ def exchange(channels: Sequence[ActorChannel], call: Message) -> list[Any]:
         except Exception as error:
             return error
 
-    failures = [attempt(channel.send, call) for channel in channels]
-    return [
-        attempt(channel.receive) if failure is None else failure
-        for channel, failure in zip(channels, failures, strict=True)
-    ]
+    results = [attempt(channel.send, call) for channel in channels]
+    waiting = [i for i, failure in enumerate(results) if failure is None]
+    while waiting:
+        chosen = _first_answer([channels[i] for i in waiting])
+        number = waiting.pop(chosen)
+        results[number] = attempt(channels[number].receive)
+    return results
+
+
+def _first_answer(channels: Sequence[ActorChannel]) -> int:
+    """Return the place of a channel whose answer has come; 0 if none comes soon."""
+    if len(channels) > 1 and hasattr(select, "poll"):
+        poll = select.poll()
+        for channel in channels:
+            poll.register(channel, select.POLLIN)
+        ready = {file for file, _ in poll.poll(_SOON)}
+        for place, channel in enumerate(channels):
+            if channel.fileno() in ready:
+                return place
+    return 0
 
 
 # The worker's end

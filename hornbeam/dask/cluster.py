@@ -133,7 +133,7 @@ class DaskCluster(Workers, Transport):
         if channels is None:
             return self._call_trees(map(self._leaf, actors), operation, args)
         try:
-            results = exchange(channels, Message.of((operation, args), dumps))
+            results = exchange(channels, _message_of(operation, args))
             errors = _errors_in(results)
             if errors:
                 self._wait(self._raise(errors))
@@ -322,6 +322,21 @@ class DaskCluster(Workers, Transport):
             raise await future.exception()
         if future.status != "finished":
             raise ActorLostError([actor])
+
+
+def _message_of(operation: str, args: tuple[Any, ...]) -> Message:
+    """Return the message of a call, which Python pickles if it can.
+
+    For whatever it cannot, and for objects of scripts, there is Dask's function. It
+    does the same, and takes longer, since it looks for the module of the value.
+    """
+    try:
+        message = Message.of((operation, args))
+        if b"__main__" not in message.frames[0]:
+            return message
+    except Exception:  # whichever a method of an object may raise
+        pass
+    return Message.of((operation, args), dumps)
 
 
 @contextmanager

@@ -130,10 +130,11 @@ class BinnedRows:
     def bin(self, columns: list[ColumnCuts], max_bin: int, n_threads: int) -> BinInfo:
         """Bin the rows by the global cuts; return the properties of the bins."""
         n_threads = self.threads(n_threads)
-        self._column_cache = None
+        cache, self._column_cache = self._column_cache, None
         binned: DenseMatrix | ExternalMatrix
         if self._caching is None:
-            binned = bin_batches(self.table, columns, max_bin, n_threads, own_cuts=True)
+            table = self.table if cache is None else cache.rows()
+            binned = bin_batches(table, columns, max_bin, n_threads, own_cuts=True)
         else:
             with self.errors():
                 binned = build_worker_external(

@@ -33,7 +33,7 @@ from hornbeam.shared_memory import PLACE_BYTES, MappedMemory, can_map, own_place
 __all__ = ["Address", "Connection", "HandshakeError", "Listener", "connect", "listen"]
 
 #: The first bytes that both ends send: the protocol and its version.
-_GREETING = b"hornbeam-group-4"
+_GREETING = b"hornbeam-group-5"
 _NONCE_BYTES = 32
 _DIGEST = hashlib.sha256
 _DIGEST_BYTES = _DIGEST().digest_size
@@ -46,6 +46,8 @@ _BACKLOG = 1024
 _TICK = 0.25
 #: Seconds after which a message that has begun must go on.
 _PATIENCE = 10.0
+#: Bytes that are received at once: a small message and its head.
+_BUFFER_BYTES = 1 << 14
 #: Bytes of a message that can be sent before the other end receives.
 _BUFFERED = 1 << 14
 
@@ -106,6 +108,9 @@ class Connection:
         self.shares_memory = False
         self._mapped = MappedMemory()
         self._n_sent = self._n_received = 0
+        #: Bytes that were received together with others, and those not yet read.
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._ready = self._buffer[:0]
         self._sending = threading.Lock()
 
     # The handshake
@@ -230,23 +235,40 @@ class Connection:
 
     def _read(self, size: int, *, has_begun: bool = False) -> memoryview:
         """Return the next bytes, in memory that is aligned for any array."""
+        if size <= len(self._ready):
+            found, self._ready = self._ready[:size], self._ready[size:]
+            return memoryview(bytearray(found))
         whole = np.empty(size, np.uint8).data
         rest = whole
         while rest:
-            limit = self._limit
-            if has_begun:
-                limit = min(limit or self._patience, self._patience)
-            try:
-                count = self._wait(limit, self._socket.recv_into, rest)
-            except TimeoutError:
-                if has_begun and limit == self._patience:
-                    raise GarbledMessageError("it does not go on") from None
-                raise
-            if count == 0:
-                raise ConnectionResetError("the other end is closed")
-            rest, has_begun = rest[count:], True
-            self.last_heard = time.monotonic()
+            if self._ready:
+                count = min(len(rest), len(self._ready))
+                rest[:count], self._ready = self._ready[:count], self._ready[count:]
+                rest = rest[count:]
+            elif len(rest) < len(self._buffer):
+                # What follows mostly comes with it, such as a message with its head.
+                count = self._receive_into(self._buffer, has_begun)
+                self._ready = self._buffer[:count]
+            else:
+                rest = rest[self._receive_into(rest, has_begun) :]
+            has_begun = True
         return whole
+
+    def _receive_into(self, memory: memoryview, has_begun: bool) -> int:
+        """Write the bytes that come next into memory; return how many they are."""
+        limit = self._limit
+        if has_begun:
+            limit = min(limit or self._patience, self._patience)
+        try:
+            count = self._wait(limit, self._socket.recv_into, memory)
+        except TimeoutError:
+            if has_begun and limit == self._patience:
+                raise GarbledMessageError("it does not go on") from None
+            raise
+        if count == 0:
+            raise ConnectionResetError("the other end is closed")
+        self.last_heard = time.monotonic()
+        return count
 
     def _write(self, part: Any) -> None:
         view = memoryview(part)
@@ -271,6 +293,10 @@ class Connection:
                     raise
 
     # The socket
+
+    def fileno(self) -> int:
+        """Return the descriptor of the socket."""
+        return self._socket.fileno()
 
     @property
     def local_host(self) -> str:

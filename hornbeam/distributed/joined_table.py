@@ -34,6 +34,7 @@ class JoinedTable(Table):
             first.categories,
         )
         self._parts = list(parts)
+        self.has_rows = all(part.has_rows for part in parts)
         self._begins = np.cumsum([0, *(part.n_rows for part in parts)])
 
     def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:

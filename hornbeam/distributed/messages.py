@@ -16,7 +16,7 @@ import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
+from operator import add
 from typing import Any, Self
 
 import numpy as np
@@ -43,6 +43,10 @@ _CHECKED = slice(8, None)
 HEAD_BYTES = _HEAD.size
 #: Messages below this size are sent, and their frames received, at once.
 SMALL = 1 << 16
+#: Of smaller frames the place takes as long to find as the frame to send.
+_SHARED = 1 << 12
+#: What follows a small frame is of this, so that the next one is aligned.
+_PADDING = bytes(8)
 #: Added to the size of a frame that is the place of shared memory.
 _PLACED = 1 << 63
 _RAISED_ON = "It was raised on"
@@ -72,15 +76,19 @@ class Message:
     @classmethod
     def of_frames(cls, frames: list[Any], *, shares_memory: bool = False) -> Self:
         """Return the message of these frames."""
-        lengths = list(map(len, frames))
+        placed = [0] * len(frames)
         if shares_memory:
             for number, frame in enumerate(frames):
-                place = place_of(frame) if lengths[number] >= SMALL else None
+                place = place_of(frame) if len(frame) >= _SHARED else None
                 if place is not None:
-                    frames[number], lengths[number] = place, len(place) | _PLACED
-        sizes = struct.pack(f"<{len(frames)}Q", *lengths)
-        if sum(map(len, frames)) < SMALL:
-            return cls(frames, b"".join((sizes, *frames)), [], 0)
+                    frames[number], placed[number] = place, _PLACED
+        lengths = list(map(len, frames))
+        sizes = struct.pack(f"<{len(frames)}Q", *map(add, lengths, placed))
+        if sum(lengths) < SMALL:
+            first = [sizes]
+            for frame, length in zip(frames, lengths, strict=True):
+                first += frame, _PADDING[: -length % 8]
+            return cls(frames, b"".join(first), [], 0)
         return cls(frames, sizes, frames, sum(map(_sum_of_words, frames)) % 2**64)
 
     @classmethod
@@ -174,24 +182,24 @@ class Head:
             raise GarbledMessageError(f"it has {self._count} frames")
         first_size, first_crc = self._first
         begin = 8 * self._count
-        if not begin <= first_size < begin + SMALL:
+        if not begin <= first_size < begin + SMALL + 8 * self._count:
             raise GarbledMessageError(f"it begins with {first_size} bytes")
         first = read(first_size)
         if first_crc != zlib.crc32(first):
             raise GarbledMessageError("the checksum of its beginning is wrong")
         found = struct.unpack_from(f"<{self._count}Q", first)
         lengths = [length & ~_PLACED for length in found]
-        if max(lengths) > max_size:
-            raise GarbledMessageError(f"it has a frame of {max(lengths)} bytes")
-        if sum(lengths) == first_size - begin:
-            ends = accumulate(lengths, initial=begin)
-            # Copied, since each has to be aligned for any array.
-            frames = [
-                memoryview(bytearray(first[start : start + length]))
-                for start, length in zip(ends, lengths, strict=False)
-            ]
+        frames = []
+        if first_size > begin:
+            for length in lengths:
+                frames.append(first[begin : begin + length])
+                begin += length + -length % 8
+            if begin != first_size:
+                raise GarbledMessageError("its frames are not as long as it says")
         else:
-            frames = [read(length) for length in lengths]
+            if max(lengths) > max_size:
+                raise GarbledMessageError(f"it has a frame of {max(lengths)} bytes")
+            frames += map(read, lengths)
             if sum(map(_sum_of_words, frames)) % 2**64 != self._checksum:
                 raise GarbledMessageError("its checksum is wrong")
         return [

@@ -150,7 +150,7 @@ class PartitionTable(LocatedTable):
 
     def __init__(self, table: Table, number: int) -> None:
         super().__init__(table, lambda: partition_errors(number))
-        self.is_stream = table.is_stream
+        self.is_stream, self.has_rows = table.is_stream, table.has_rows
         self._number = number
 
     def batches(self, features: Sequence[int] | None = None) -> Iterator[Table]:
