@@ -24,7 +24,7 @@ import numpy as np
 import hornbeam
 import hornbeam.xgboost as xgb
 from hornbeam.data.saved import KIND
-from hornbeam.distributed.connection import Connection, HandshakeError
+from hornbeam.distributed.connection import GREETING, Connection, HandshakeError
 from hornbeam.distributed.messages import Message
 from hornbeam.errors import HornbeamError
 from hornbeam.external_memory.codecs import Encoding, decode, encode, stored_sizes
@@ -251,7 +251,7 @@ def stranger(data: bytes) -> None:
 
 
 def stranger_seeds() -> Iterator[bytes]:
-    yield b"hornbeam-group-2" + bytes(64)
+    yield GREETING + bytes(64)
 
 
 def text(data: bytes) -> None:

@@ -30,10 +30,18 @@ from hornbeam.distributed.messages import (
 from hornbeam.errors import ClusterError, ErrorCode
 from hornbeam.shared_memory import PLACE_BYTES, MappedMemory, can_map, own_place
 
-__all__ = ["Address", "Connection", "HandshakeError", "Listener", "connect", "listen"]
+__all__ = [
+    "GREETING",
+    "Address",
+    "Connection",
+    "HandshakeError",
+    "Listener",
+    "connect",
+    "listen",
+]
 
 #: The first bytes that both ends send: the protocol and its version.
-_GREETING = b"hornbeam-group-5"
+GREETING = b"hornbeam-group-5"
 _NONCE_BYTES = 32
 _DIGEST = hashlib.sha256
 _DIGEST_BYTES = _DIGEST().digest_size
@@ -139,11 +147,11 @@ class Connection:
         self.wait_at_most(_HANDSHAKE_TIMEOUT)
         try:
             nonce = os.urandom(_NONCE_BYTES)
-            self._write(_GREETING + nonce)
-            greeting = bytes(self._read(len(_GREETING) + _NONCE_BYTES))
-            if not greeting.startswith(_GREETING):
+            self._write(GREETING + nonce)
+            greeting = bytes(self._read(len(GREETING) + _NONCE_BYTES))
+            if not greeting.startswith(GREETING):
                 raise HandshakeError("the other end is no process of a group")
-            theirs = greeting[len(_GREETING) :]
+            theirs = greeting[len(GREETING) :]
             proof = _digest(token, own, nonce, theirs)
             expected = _digest(token, other, theirs, nonce)
             if own == b"client":
