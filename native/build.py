@@ -34,7 +34,7 @@ from numba.np.numpy_support import as_dtype
 
 import hornbeam
 from hornbeam.cpu_count import available_threads
-from hornbeam.kernels.ahead import SIGNATURES
+from hornbeam.kernels.ahead import SIGNATURES, with_sets
 from hornbeam.kernels.compiler import KERNELS, BinaryPart
 from hornbeam.kernels.native import BINARY, LAST_BYTES
 from hornbeam.kernels.signatures import read, type_of
@@ -153,8 +153,10 @@ def _compile(job: _Job) -> None:
     """Write the objects of a kernel, and of the parts that it calls."""
     unfinished = job.folder.with_suffix(f".{os.getpid()}")
     unfinished.mkdir(parents=True, exist_ok=True)
-    codes: dict[str, _Code] = {}
+    codes: list[_Code] = []
     for made in _compiled(job):
+        result = None if made.result is None else _letters(made.result)
+        codes.append(_Code(made.symbol, [*made.objects], result))
         for level, code in made.objects.items():
             path = unfinished / f"{made.symbol}.{level}.o"
             path.write_bytes(code)
@@ -165,20 +167,27 @@ def _compile(job: _Job) -> None:
                 "--remove-section=.rela.eh_frame",
             ]
             _run(["objcopy", "--strip-unneeded", *unwinding, path])
-        result = None if made.result is None else _letters(made.result)
-        codes[made.symbol] = _Code(made.symbol, [*made.objects], result)
-    (unfinished / "codes.json").write_text(json.dumps([*codes.values()]))
+    (unfinished / "codes.json").write_text(json.dumps(codes))
     shutil.rmtree(job.folder, ignore_errors=True)
     unfinished.rename(job.folder)
 
 
 def _compiled(job: _Job) -> Iterator[CompiledKernel]:
-    """Compile a kernel for each signature, then each part that it calls, once."""
-    waiting: list[BinaryPart] = []
+    """Compile a kernel for each signature, then each part that it calls, once.
+
+    A signature of data without sets of categories has the code of that with sets, if
+    there is one: their arrays have no words then.
+    """
+    kernel, waiting = KERNELS[job.name], list[BinaryPart]()
+    compiled: dict[tuple[Any, ...], CompiledKernel] = {}
     for layouts in job.signatures:
-        types = tuple(map(type_of, layouts))
-        yield (made := compile_kernel(job.name, KERNELS[job.name], types, _levels()))
-        waiting += made.parts
+        whole = with_sets(kernel, layouts)
+        own = whole if whole in job.signatures else layouts
+        types = tuple(map(type_of, own))
+        if types not in compiled:
+            compiled[types] = compile_kernel(job.name, kernel, types, _levels())
+            waiting += compiled[types].parts
+        yield compiled[types]
     seen: set[BinaryPart] = set()
     while waiting:
         part = waiting.pop()

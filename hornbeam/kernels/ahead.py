@@ -31,6 +31,7 @@ __all__ = [
     "compile_first_fit",
     "compile_in_processes",
     "first_fit",
+    "with_sets",
     "work",
 ]
 
@@ -39,7 +40,8 @@ SIGNATURES = FOLDER / "signatures.json"
 #: Those that a first fit and its predictions call, of data without categories, and
 #: those of the phases that these call.
 FIRST_FIT = FOLDER / "first_fit.json"
-#: The fields of tuples that are sets of categories, which then have another type.
+#: The arguments, and fields of tuples, that are sets of categories, which then have
+#: another type.
 _SETS = "sets", "found_sets"
 #: The kernel that is compiled after the phases, which it calls.
 _LAST = "hornbeam.kernels.tree.grow_tree"
@@ -158,21 +160,28 @@ def first_fit(categories: bool) -> dict[str, list[list[Any]]]:
     if not categories:
         return listed
     return {
-        name: [[*map(_with_sets, types)] for types in own]
+        name: [with_sets(Compilation(name, types).kernel, types) for types in own]
         for name, own in listed.items()
     }
 
 
-def _with_sets(layout: Any) -> Any:
-    """Return the type of an argument where splits have sets of categories."""
-    if not isinstance(layout, list):
-        return layout
-    module, _, name = layout[0].rpartition(".")
-    fields = getattr(import_module(module), name)._fields
-    items = dict(zip(fields, map(_with_sets, layout[1:]), strict=True))
-    for field in items.keys() & _SETS:
-        items[field] = re.sub(r"\w+\[", "uint64[", items[field])
-    return [layout[0], *items.values()]
+def with_sets(kernel: Any, layouts: list[Any]) -> list[Any]:
+    """Return the types of a kernel's arguments where splits have sets of categories."""
+    code = kernel.py_func.__code__
+    return _with_sets(code.co_varnames[: code.co_argcount], layouts)
+
+
+def _with_sets(names: tuple[str, ...], layouts: list[Any]) -> list[Any]:
+    items = dict(zip(names, layouts, strict=True))
+    for name, layout in items.items():
+        if isinstance(layout, list):
+            of, *fields = layout
+            module, _, tuple_type = of.rpartition(".")
+            known = getattr(import_module(module), tuple_type)._fields
+            items[name] = [of, *_with_sets(known, fields)]
+        elif name in _SETS:
+            items[name] = re.sub(r"\w+\[", "uint64[", layout)
+    return [*items.values()]
 
 
 @contextmanager

@@ -41,8 +41,8 @@ from numba.core.imputils import impl_ret_new_ref
 from numba.core.options import DefaultOptions
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import IRLegalization, NativeLowering, NopythonRewrites
+from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.core.untyped_passes import InlineClosureLikes
-from numba.extending import overload as numba_overload
 from numba.extending import typeof_impl
 
 from hornbeam.kernels.lowering import CalleeLower, KernelLower, call_callee
@@ -519,8 +519,18 @@ def formula(function: Callable[..., Any]) -> Any:
 
 
 def overload(function: Callable[..., Any], chooser: Callable[..., Any]) -> None:
-    """Let `chooser` return what Numba compiles where a kernel calls `function`."""
-    numba_overload(function)(chooser)
+    """Let `chooser` return the kernel that a kernel calls for `function`."""
+
+    class Chosen(AbstractTemplate):
+        key = function
+
+        def generic(self, args: Any, kws: Any) -> Any:
+            return typeof(chooser(*args)).get_call_type(self.context, args, kws)
+
+        def get_impl_key(self, sig: Any) -> Any:
+            return typeof(chooser(*sig.args)).get_impl_key(sig)
+
+    infer_global(function, types.Function(Chosen))
 
 
 @cache

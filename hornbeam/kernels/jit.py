@@ -206,9 +206,10 @@ def inline_view(function: Function) -> Function:
 
 
 def overload(function: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Return a decorator of what chooses how Numba compiles calls of `function`.
+    """Return a decorator of what chooses the kernel that a call of `function` is.
 
-    As Numba's decorator of this name, which is not imported before it is needed.
+    It returns a kernel for the types of the arguments. Numba is not imported before it
+    is needed.
     """
 
     def declare(chooser: Function) -> Function:

@@ -520,6 +520,7 @@ def _search_if_there_are(
     )
 
 
+@inline
 def _search_nothing(
     histograms, node, bins, scales, rules, limits, buffer, weights, split, rights
 ):
@@ -531,7 +532,7 @@ def _overload_search_if_there_are(
     histograms, node, bins, scales, rules, limits, buffer, weights, split, rights
 ):
     # Without categorical features this saves time to compile.
-    return _search_nothing if str(rights.dtype) == "uint8" else _search_if_there_are
+    return _search_nothing if str(rights.dtype) == "uint8" else _search_categories
 
 
 @kernel

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels import maths
 from hornbeam.kernels.interactions import is_used
-from hornbeam.kernels.jit import inline
+from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.leaves import rules_of_sides, weight_of
 
 __all__ = [
@@ -103,7 +103,7 @@ def cost_of(feature, node, rows, limits):
     return limits.costs[feature] * (rows if limits.cost_of_rows else 1.0)
 
 
-@inline
+@kernel
 def score_limited(
     sums, count, extra, total, node, feature, scales, rules, of_sides, limits, scores
 ):

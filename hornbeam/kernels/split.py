@@ -547,6 +547,7 @@ def _search_if_there_are(
     )
 
 
+@inline
 def _search_nothing(
     own, total, node, feature, scales, rules, limits, buffer, split, rights
 ):
@@ -558,7 +559,7 @@ def _overload_search_if_there_are(
     own, total, node, feature, scales, rules, limits, buffer, split, rights
 ):
     # Without categorical features this halves the time to compile.
-    return _search_nothing if str(rights.dtype) == "uint8" else _search_if_there_are
+    return _search_nothing if str(rights.dtype) == "uint8" else _search_categories
 
 
 @kernel

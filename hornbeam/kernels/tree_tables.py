@@ -12,7 +12,7 @@ from hornbeam.kernels.histogram import (
     HistogramBuffers,
     QuantisedGradients,
 )
-from hornbeam.kernels.jit import overload
+from hornbeam.kernels.jit import inline, overload
 from hornbeam.kernels.layout import SplitRules
 from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.multi_output import MultiOutputBuffers
@@ -325,10 +325,12 @@ def limits_of_nodes(limits):
     return None if limits is None else limits.of_nodes
 
 
+@inline
 def _no_limits(limits):
     return None
 
 
+@inline
 def _own_limits(limits):
     return limits.of_nodes
 
