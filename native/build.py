@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, NamedTuple
@@ -252,6 +253,7 @@ def _link_in(folder: Path, jobs: list[_Job], binary: Path) -> None:
         [
             os.environ.get("CC", "cc"),
             *("-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"),
+            "-fno-asynchronous-unwind-tables",
             *("-DPy_LIMITED_API=0x030B0000", f"-DN_LEVELS={len(_levels())}"),
             f"-DLEVEL_NAMES={{{names}}}",
             f"-DSTOP_WORD={STOP_WORD}",
@@ -263,7 +265,7 @@ def _link_in(folder: Path, jobs: list[_Job], binary: Path) -> None:
             folder / "table.c",
             *objects,
             *("-o", binary, "-lm", "-pthread", "-s"),
-            *("-Wl,--gc-sections", "-Wl,-z,noexecstack"),
+            *("-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code"),
         ]
     )
 
@@ -289,10 +291,6 @@ def _table(
     texts: dict[str, int] = {}
     codes: list[int] = []
     lines = ['#include "calls.h"']
-    for entry in entries:
-        lines.append(f"int32_t {entry}(const int64_t *, int64_t *, void **);")
-    for entry in sorted({entry for own in parts.values() for entry in own}):
-        lines.append(f"void {entry}(void);")
     rows = []
     for job in jobs:
         own_codes = [code for code in job.codes if code.result is not None]
@@ -300,29 +298,54 @@ def _table(
             kinds = _codes_of(map(type_of, layouts), records)
             name, result = (_place(text, texts) for text in (job.name, code.result))
             own = ", ".join(str(entries.index(each)) for each in kernels[code.symbol])
-            rows.append(
-                f"    {{{name}, {result}, {len(codes)}, {len(kinds)}, {{{own}}}}},"
-            )
-            codes += kinds
+            place = _place_of(kinds, codes)
+            rows.append(f"    {{{name}, {result}, {place}, {len(kinds)}, {{{own}}}}},")
     lines += ["const Overload overloads[] = {", *rows, "};"]
     lines.append(f"const int32_t n_overloads = {len(rows)};")
     lines += ["const char texts[] =", *(f'    "{text}\\0"' for text in texts), "    ;"]
     lines.append(f"const Code codes[] = {{{', '.join(map(hex, codes))}}};")
-    lines.append(f"const Entry entries[] = {{{', '.join(entries)}}};")
+    lines += _distances("entries", entries)
     lines += [f"PartCode *{symbol}_address;" for symbol in parts]
-    lines.append("const Part parts[] = {")
-    for symbol, levels in parts.items():
-        lines.append(f"    {{&{symbol}_address, {{{', '.join(levels)}}}}},")
-    lines += ["    {0}", "};", "const char *const records[] = {"]
+    of_parts = [[f"{symbol}_address", *levels] for symbol, levels in parts.items()]
+    lines += _distances("parts", chain.from_iterable(of_parts), "0")
+    lines.append("const char *const records[] = {")
     lines += [f'    "{record}",' for record in records]
     lines += ["};", f"const int32_t n_records = {len(records)};"]
     lines.append(f'const char sources[] = "{sources_digest(None)}";')
     return "\n".join(lines) + "\n"
 
 
+def _distances(table: str, symbols: Iterable[str], *numbers: str) -> list[str]:
+    """Return C source of a table of the distances of symbols from it, then of numbers.
+
+    C has no constants for differences of addresses; the assembler has.
+    """
+    values = *(f"{symbol} - {table}" for symbol in symbols), *numbers
+    rows = (f"    .long {value}" for value in values)
+    text = [
+        "    .pushsection .rodata",
+        "    .balign 4",
+        f"    .globl {table}",
+        f"    .hidden {table}",
+        f"{table}:",
+        *rows,
+        "    .popsection",
+    ]
+    return ["__asm__(", *(f'    "{line}\\n"' for line in text), "    );"]
+
+
 def _place(text: str, texts: dict[str, int]) -> int:
     """Return where a text begins; one that is new is added to those that there are."""
     return texts.setdefault(text, sum(len(before) + 1 for before in texts))
+
+
+def _place_of(own: list[int], codes: list[int]) -> int:
+    """Return where codes begin among others; they are added unless they are there."""
+    for place in range(len(codes) - len(own) + 1):
+        if codes[place : place + len(own)] == own:
+            return place
+    codes += own
+    return len(codes) - len(own)
 
 
 def _codes_of(kinds: Iterable[Any], records: list[str]) -> list[int]:

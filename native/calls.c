@@ -22,6 +22,12 @@ static PyArray_Descr *recent_types[MOST_RECORDS];
 /* The level that is used; -1 where the processor has none. */
 static int level = -1;
 
+/* The address at this distance from a table. */
+static void *at(const void *table, Distance distance)
+{
+    return (char *)table + distance;
+}
+
 /* The functions of Numba's that machine code may call. */
 
 double numba_frexp(double x, int *exponent) { return frexp(x, exponent); }
@@ -329,6 +335,11 @@ static const Overload *find_overload(Kernel *kernel, Arguments *taken,
     return NULL;
 }
 
+static Entry entry_of(const Overload *overload)
+{
+    return (Entry)at(entries, entries[overload->entries[level]]);
+}
+
 static PyObject *kernel_call(PyObject *self, PyObject *const *arguments,
                              Py_ssize_t count)
 {
@@ -336,7 +347,7 @@ static PyObject *kernel_call(PyObject *self, PyObject *const *arguments,
     const Overload *overload = find_overload((Kernel *)self, &taken, arguments, count);
     if (overload == NULL)
         return call_fallback((Kernel *)self, arguments, count);
-    Entry entry = entries[overload->entries[level]];
+    Entry entry = entry_of(overload);
     int64_t result[MOST_RESULTS];
     void *error = NULL;
     int32_t status;
@@ -367,8 +378,8 @@ static PyObject *kernel_share(PyObject *self, PyObject *const *arguments,
     void *error = NULL;
     int32_t status;
     Py_BEGIN_ALLOW_THREADS
-    status = run_threads(threads, (int)taken.words[1], entries[overload->entries[level]],
-                         taken.words, taken.n_words, shared + STOP_WORD, &error);
+    status = run_threads(threads, (int)taken.words[1], entry_of(overload), taken.words,
+                         taken.n_words, shared + STOP_WORD, &error);
     Py_END_ALLOW_THREADS
     if (status == NO_THREAD) {
         PyErr_SetString(PyExc_RuntimeError, "can't start new thread");
@@ -532,8 +543,8 @@ static PyObject *choose_level(PyObject *module, PyObject *wanted)
     for (int i = 0; i < level; i++)
         if (PyUnicode_CompareWithASCIIString(wanted, names[i]) == 0)
             level = i;
-    for (const Part *part = parts; level >= 0 && part->address != NULL; part++)
-        *part->address = part->codes[level];
+    for (const Part *part = parts; level >= 0 && part->address != 0; part++)
+        *(PartCode **)at(parts, part->address) = (PartCode *)at(parts, part->codes[level]);
     return PyUnicode_FromString(level < 0 ? "" : names[level]);
 }
 

@@ -26,8 +26,11 @@ typedef int32_t (*Entry)(const int64_t *words, int64_t *result, void **error);
 #define MOST_WORDS 1024
 #define MOST_RESULTS 8
 
-/* Its members are places in the arrays below: the dynamic linker writes each address
- * when it loads the binary, and needs 24 bytes more for it. */
+/* The dynamic linker writes each address when it loads the binary, and needs 24 bytes
+ * more for it. So tables have the distance of code from their beginning, or places in
+ * other tables. */
+typedef int32_t Distance;
+
 typedef struct {
     uint32_t name;   /* the text of the module and qualified name */
     uint32_t result; /* a letter for each item, in parentheses if it is a tuple */
@@ -39,8 +42,8 @@ typedef struct {
 /* A part of several kernels, which they call by its address. */
 typedef void PartCode(void);
 typedef struct {
-    PartCode **address; /* NULL after the last one */
-    PartCode *codes[N_LEVELS];
+    Distance address; /* of a PartCode *; 0 after the last one */
+    Distance codes[N_LEVELS];
 } Part;
 
 extern const Part parts[];
@@ -49,7 +52,7 @@ extern const Overload overloads[];
 extern const int32_t n_overloads;
 extern const char texts[];
 extern const Code codes[];
-extern const Entry entries[];
+extern const Distance entries[];
 /* Each a Python literal that numpy.dtype takes. */
 extern const char *const records[];
 extern const int32_t n_records;

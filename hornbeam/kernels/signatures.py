@@ -3,8 +3,11 @@
 The type of an array is written as Numba writes it in a signature: ``float64[:, ::1]``
 has rows one after the other, and ``const`` is one that is not written to. Records are
 named by the constant of `hornbeam.kernels.layout`, or of another module of kernels,
-that is their NumPy type. A tuple is a list, of its class and its items; a file has each
-tuple once, under the name by which signatures and other tuples refer to it.
+that is their NumPy type. A tuple is a list, of its class and its items.
+
+A file has a signature in a line, with semicolons between the types, and each tuple
+once, under the name by which signatures and other tuples refer to it. Names of the
+package of kernels begin with a point.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ __all__ = [
 _OF_FORMULAS = re.compile(r"_[0-9a-f]{16}$")
 _ARRAY = re.compile(r"(const )?([\w.]+)\[(.*)\]")
 _KERNELS = "hornbeam.kernels."
+#: The point that a file has in its place.
+_SHORT = re.compile(r"^(const )?\.")
 
 #: The signatures of each kernel, by its module and qualified name.
 Signatures = dict[str, list[list[Any]]]
@@ -132,42 +137,49 @@ def read(path: Path) -> Signatures:
 
     @cache
     def tuple_of(name: str) -> list[Any]:
-        first, *items = listed["tuples"][name]
-        return [first, *map(whole, items)]
+        return layouts(listed["tuples"][name])
 
-    def whole(layout: Any) -> Any:
-        return tuple_of(layout) if layout in listed["tuples"] else layout
+    def layouts(line: str) -> list[Any]:
+        return [*map(whole, line.split("; "))]
+
+    def whole(text: str) -> Any:
+        if text in listed["tuples"]:
+            return tuple_of(text)
+        return None if text == "None" else _SHORT.sub(rf"\1{_KERNELS}", text)
 
     return {
-        name: [[*map(whole, one)] for one in own]
+        whole(name): [layouts(line) for line in own]
         for name, own in listed["kernels"].items()
     }
 
 
 def write(path: Path, signatures: Signatures) -> None:
     """Write a file of signatures, one a line."""
-    tuples: dict[str, list[Any]] = {}
+    tuples: dict[str, str] = {}
     names: dict[str, str] = {}
 
-    def short(layout: Any) -> Any:
+    def short(layout: Any) -> str:
         if not isinstance(layout, list):
-            return layout
-        of = [layout[0], *map(short, layout[1:])]
-        if (key := json.dumps(of)) not in names:
+            return str(layout).replace(_KERNELS, ".")
+        of = line(layout)
+        if of not in names:
             own = layout[0].rpartition(".")[2]
             place = sum(name.partition(" ")[0] == own for name in tuples)
-            names[key] = f"{own} {place + 1}"
-            tuples[names[key]] = of
-        return names[key]
+            names[of] = f"{own} {place + 1}"
+            tuples[names[of]] = of
+        return names[of]
+
+    def line(layouts: list[Any]) -> str:
+        return "; ".join(map(short, layouts))
 
     kernels = {
-        name: [[*map(short, one)] for one in sorted(own, key=json.dumps)]
+        short(name): [line(one) for one in sorted(own, key=json.dumps)]
         for name, own in sorted(signatures.items())
     }
-    lines = [f"  {json.dumps(name)}: {json.dumps(of)}" for name, of in tuples.items()]
-    rows = [
-        f"  {json.dumps(name)}: [\n   " + ",\n   ".join(map(json.dumps, own)) + "\n  ]"
+    rows = [f"{json.dumps(name)}: {json.dumps(of)}" for name, of in tuples.items()]
+    lists = [
+        f"{json.dumps(name)}: [\n" + ",\n".join(map(json.dumps, own)) + "]"
         for name, own in kernels.items()
     ]
-    parts = ",\n".join(lines), '\n}, "kernels": {\n', ",\n".join(rows)
+    parts = ",\n".join(rows), '\n}, "kernels": {\n', ",\n".join(lists)
     path.write_text("".join(['{"tuples": {\n', *parts, "\n}}\n"]))
