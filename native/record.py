@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def _merge(folder: Path) -> None:
             every.setdefault(name, {}).update((json.dumps(one), one) for one in own)
     kernels = {name: [*own.values()] for name, own in every.items()}
     for name in every:
+        import_module(name.rpartition(".")[0])
         if isinstance(KERNELS.get(name), PhaseDispatcher):
             del kernels[name]  # the builder finds it where a kernel calls it
     write(SIGNATURES, kernels)

@@ -12,7 +12,7 @@ import pytest
 
 from hornbeam import shared_memory
 from hornbeam.distributed.connection import Connection
-from hornbeam.distributed.messages import GarbledMessageError, Message
+from hornbeam.distributed.messages import Message
 from hornbeam.shared_memory import (
     NO_PLACE,
     PLACE_BYTES,
@@ -135,7 +135,7 @@ def test_memory_that_is_not_there(ends, monkeypatch):
         assert not can_map(wrong)
     monkeypatch.setattr("hornbeam.distributed.messages.place_of", lambda _: gone)
     ends[0].send(array)
-    with pytest.raises(GarbledMessageError, match="memory cannot be read"):
+    with pytest.raises(ConnectionResetError, match="memory is not there"):
         ends[1].receive()
 
 

@@ -208,13 +208,17 @@ class Head:
         ]
 
     def _read_shared(self, place: memoryview) -> memoryview:
-        """Return the shared memory at a place."""
+        """Return the shared memory at a place.
+
+        Raises a ConnectionResetError if it is gone: with its process, since the place
+        is as it was sent, and both ends can map the memory of the other.
+        """
+        if self._mapped is None or len(place) != PLACE_BYTES:
+            raise GarbledMessageError("it has no place of memory")
         try:
-            if self._mapped is not None and len(place) == PLACE_BYTES:
-                return self._mapped.at(bytes(place))
+            return self._mapped.at(bytes(place))
         except (OSError, ValueError) as error:
-            raise GarbledMessageError("its memory cannot be read") from error
-        raise GarbledMessageError("it has no place of memory")
+            raise ConnectionResetError("its memory is not there any more") from error
 
 
 def _sum_of_words(part: Any) -> int:
