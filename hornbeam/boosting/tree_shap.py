@@ -171,7 +171,7 @@ def _shap(
     )
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)  # of deep trees it has megabytes
 def _quadrature(points: int) -> NDArray[np.float64]:
     """Return the points and weights of Gauss-Legendre quadrature on [0, 1].
 

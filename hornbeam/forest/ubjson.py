@@ -214,11 +214,14 @@ def _table_of(
 
 
 class _Reader:
-    __slots__ = ("at", "data")
+    __slots__ = ("at", "data", "tries_table")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
+        #: Objects that turn out to be no table are read again. So there is no table in
+        #: a table: with each level of nested objects the time would double.
+        self.tries_table = False
 
     def error(self, what: str) -> ModelFileError:
         return ModelFileError(
@@ -294,8 +297,11 @@ class _Reader:
                     f"{count} values are expected, but the file is too short"
                 )
             begin = self.at
-            if count > 1 and self.data.startswith(b"{", begin):
+            is_object = self.data.startswith(b"{", begin)
+            if count > 1 and is_object and not self.tries_table:
+                self.tries_table = True
                 table = self.table(count, depth)
+                self.tries_table = False
                 if table is not None:
                     return table
                 self.at = begin

@@ -114,6 +114,17 @@ def test_a_table_that_is_cut_or_changed_anywhere_is_rejected_or_read():
             ubjson.loads(bytes(changed))
 
 
+def test_nested_objects_are_not_read_again_at_each_level():
+    document = {"x": np.ones(1)}
+    for _ in range(15):
+        document = {"x": np.ones(1), "a": [document, {}]}
+    data = ubjson.dumps(document)
+    began = time.thread_time()
+    read = ubjson.loads(data)
+    assert time.thread_time() - began < 0.5
+    assert ubjson.dumps(read) == data
+
+
 def test_documents_have_the_specified_bytes():
     document = {"b": [1, 300, -70_000, 2**40], "a": True, "c": np.array([1.5], "f4")}
     assert ubjson.dumps(document) == (
