@@ -73,12 +73,12 @@ class Sharing:
 def sharing() -> Iterator[Sharing]:
     """Measure how long the calling thread works alone, and count the dispatches.
 
-    Replaces the two ways in which threads share work: `Team.run` with more than one
-    thread, and the thread pools of binning.
+    Replaces the ways in which threads share work: `Team.run` and `Team.repeat` with
+    more than one thread, and the thread pools of binning.
     """
     found = Sharing()
     shared = 0.0
-    run = Team.run
+    run, repeat = Team.run, Team.repeat
 
     def timed_run(
         team: Team, kernel: Any, n_threads: int, *args: Any, **options: Any
@@ -92,6 +92,18 @@ def sharing() -> Iterator[Sharing]:
         shared += time.thread_time() - start
         found.dispatches += 1
 
+    def timed_repeat(team: Team, calls: Any, *args: Any) -> int:
+        nonlocal shared
+        if max(threads for _, threads, *_ in calls) == 1:
+            return repeat(team, calls, *args)
+        # Without the binary it makes each call by `run`.
+        before, start = shared, time.thread_time()
+        done = repeat(team, calls, *args)
+        if shared == before:
+            shared += time.thread_time() - start
+            found.dispatches += 1
+        return done
+
     class CountedPool(concurrent.futures.ThreadPoolExecutor):
         """A pool whose work is shared: the calling thread waits meanwhile."""
 
@@ -102,6 +114,7 @@ def sharing() -> Iterator[Sharing]:
 
     with (
         mock.patch.object(Team, "run", timed_run),
+        mock.patch.object(Team, "repeat", timed_repeat),
         mock.patch.object(concurrent.futures, "ThreadPoolExecutor", CountedPool),
     ):
         start = time.thread_time()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hornbeam.auditions import Candidate, Trial
 from hornbeam.boosting.booster import Booster, average, split_average
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
+from hornbeam.boosting.parameter_checks import check_rounds
 from hornbeam.callbacks import EvalsLog, TrainingCallback
 from hornbeam.callbacks.base import Score, mean_of
 from hornbeam.cross_validation import Fold, FoldModels, fold_rows
@@ -23,7 +24,7 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters
-from hornbeam.training import check_rounds, run_rounds
+from hornbeam.training import run_rounds
 
 __all__ = [
     "BAGS",

@@ -248,8 +248,7 @@ class FoldModels:
         """
 
         def update(fold: Fold) -> None:
-            for number in range(iteration, iteration + rounds):
-                fold.bst.update(fold.dtrain, number, fobj)
+            fold.bst.update(fold.dtrain, iteration, fobj, rounds)
 
         self._map(update)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
+from hornbeam.boosting.parameter_checks import check_rounds
 from hornbeam.callbacks import (
     CallbackContainer,
     EarlyStopping,
@@ -23,7 +23,7 @@ from hornbeam.lazy import extension
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import ParameterSource
 
-__all__ = ["check_rounds", "check_training_data", "run_rounds", "train"]
+__all__ = ["check_training_data", "run_rounds", "train"]
 
 
 def train(
@@ -189,8 +189,9 @@ custom_metric
     """
     check_rounds(num_boost_round)
     evals = list(evals or ())
+    monitored = verbose_eval if evals else None
     container = container_type(
-        _all_callbacks(callbacks, verbose_eval, early_stopping_rounds, maximize),
+        _all_callbacks(callbacks, monitored, early_stopping_rounds, maximize),
         metric=custom_metric,
         output_margin=obj is not None and not isinstance(obj, ScalarLoss),
     )
@@ -203,7 +204,12 @@ custom_metric
                 "later checkpoints",
                 code=ErrorCode.MODEL_PARAMETER_MISMATCH,
             )
-        for number in range(container.first_epoch, num_boost_round):
+        numbers = range(container.first_epoch, num_boost_round)
+        is_watched = container.callbacks or evals or not isinstance(booster, Booster)
+        if numbers and not is_watched:
+            booster.update(dtrain, numbers[0], obj, len(numbers))
+            numbers = range(0)
+        for number in numbers:
             # A checkpoint may have been saved in the round that stopped training.
             stopped = container.stopped
             if stopped or container.before_iteration(booster, number, dtrain, evals):
@@ -216,20 +222,6 @@ custom_metric
         container.break_off()
         raise
     return booster, container
-
-
-def check_rounds(num_boost_round: Any) -> None:
-    """Raise a `ParameterError` unless this is a number of rounds."""
-    if isinstance(num_boost_round, bool) or not isinstance(num_boost_round, Integral):
-        raise ParameterError(
-            f"num_boost_round must be an integer, not {num_boost_round!r}",
-            code=ErrorCode.INVALID_PARAMETER_TYPE,
-        )
-    if num_boost_round < 0:
-        raise ParameterError(
-            f"num_boost_round must be 0 or more, not {num_boost_round}",
-            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
-        )
 
 
 def _all_callbacks(

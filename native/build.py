@@ -40,7 +40,7 @@ from hornbeam.kernels.compiler import KERNELS, BinaryPart
 from hornbeam.kernels.native import BINARY, LAST_BYTES
 from hornbeam.kernels.signatures import read, type_of
 from hornbeam.kernels.sources import sources_digest
-from hornbeam.kernels.sync import STOP_WORD
+from hornbeam.kernels.sync import STOP_WORD, SYNC_SIZE
 from native.kernel_objects import (
     ENTRY,
     LEVELS,
@@ -256,7 +256,7 @@ def _link_in(folder: Path, jobs: list[_Job], binary: Path) -> None:
             "-fno-asynchronous-unwind-tables",
             *("-DPy_LIMITED_API=0x030B0000", f"-DN_LEVELS={len(_levels())}"),
             f"-DLEVEL_NAMES={{{names}}}",
-            f"-DSTOP_WORD={STOP_WORD}",
+            *(f"-DSTOP_WORD={STOP_WORD}", f"-DSYNC_SIZE={SYNC_SIZE}"),
             f"-I{sysconfig.get_path('include')}",
             f"-I{np.get_include()}",
             f"-I{_HERE}",

@@ -274,7 +274,7 @@ static PyObject *result_of(const char *kinds, const int64_t *words)
 }
 
 /* Raise the exception that Numba has pickled: its class, arguments and place. */
-static PyObject *raise_error(const Overload *overload, int32_t status, void *error)
+static PyObject *raise_error(const char *name, int32_t status, void *error)
 {
     struct {
         const char *data;
@@ -291,7 +291,7 @@ static PyObject *raise_error(const Overload *overload, int32_t status, void *err
         PyErr_Clear();
     }
     PyErr_Format(PyExc_RuntimeError, "the kernel %s failed with status %d: %R",
-                 texts + overload->name, (int)status, cause == NULL ? Py_None : cause);
+                 name, (int)status, cause == NULL ? Py_None : cause);
     Py_XDECREF(cause);
     return NULL;
 }
@@ -355,8 +355,37 @@ static PyObject *kernel_call(PyObject *self, PyObject *const *arguments,
     status = entry(taken.words, result, &error);
     Py_END_ALLOW_THREADS
     if (status != 0)
-        return raise_error(overload, status, error);
+        return raise_error(texts + overload->name, status, error);
     return result_of(texts + overload->result, result);
+}
+
+/* The first two words are the number of the thread and the number of threads, the third
+ * one is the address of the words that threads share. */
+static Call call_of(const Overload *overload, const Arguments *taken)
+{
+    return (Call){entry_of(overload), taken->words, taken->n_words,
+                  (int)taken->words[1], texts + overload->name};
+}
+
+static int64_t *shared_words(const Arguments *taken)
+{
+    return (int64_t *)(intptr_t)taken->words[2];
+}
+
+/* Return how often all calls have been made, or -1 with an exception set. */
+static int64_t run_job(Threads *threads, const Job *job)
+{
+    Outcome outcome;
+    Py_BEGIN_ALLOW_THREADS
+    outcome = run_threads(threads, job);
+    Py_END_ALLOW_THREADS
+    if (outcome.status == 0)
+        return outcome.done;
+    if (outcome.status == NO_THREAD)
+        PyErr_SetString(PyExc_RuntimeError, "can't start new thread");
+    else
+        raise_error(outcome.failed->name, outcome.status, outcome.error);
+    return -1;
 }
 
 static PyObject *kernel_share(PyObject *self, PyObject *const *arguments,
@@ -372,21 +401,10 @@ static PyObject *kernel_share(PyObject *self, PyObject *const *arguments,
         find_overload((Kernel *)self, &taken, arguments + 1, count - 1);
     if (overload == NULL)
         Py_RETURN_FALSE;
-    /* The first two words are the number of the thread and the number of threads, the
-     * third one is the address of the words that threads share. */
-    int64_t *shared = (int64_t *)(intptr_t)taken.words[2];
-    void *error = NULL;
-    int32_t status;
-    Py_BEGIN_ALLOW_THREADS
-    status = run_threads(threads, (int)taken.words[1], entry_of(overload), taken.words,
-                         taken.n_words, shared + STOP_WORD, &error);
-    Py_END_ALLOW_THREADS
-    if (status == NO_THREAD) {
-        PyErr_SetString(PyExc_RuntimeError, "can't start new thread");
+    const Call call = call_of(overload, &taken);
+    const Job job = {&call, 1, 1, shared_words(&taken), NULL};
+    if (run_job(threads, &job) < 0)
         return NULL;
-    }
-    if (status != 0)
-        return raise_error(overload, status, error);
     Py_RETURN_TRUE;
 }
 
@@ -486,6 +504,62 @@ static PyObject *threads(PyObject *module, PyObject *nanoseconds)
 
 static PyTypeObject *kernel_type;
 
+/* Take the arguments of the calls apart; return whether there is machine code for the
+ * types of all of them. */
+static int take_calls(PyObject *list, Call *calls, Arguments *taken)
+{
+    for (Py_ssize_t i = 0; i < PyList_Size(list); i++) {
+        PyObject *kernel, *arguments;
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "O!O!:repeat", kernel_type,
+                              &kernel, &PyTuple_Type, &arguments))
+            return 0;
+        PyObject *items[MOST_CODES];
+        Py_ssize_t count = PyTuple_Size(arguments);
+        const Overload *overload = NULL;
+        if (count > 2 && count <= MOST_CODES) {
+            for (Py_ssize_t k = 0; k < count; k++)
+                items[k] = PyTuple_GetItem(arguments, k);
+            overload = find_overload((Kernel *)kernel, taken + i, items, count);
+        }
+        if (overload == NULL)
+            return 0;
+        calls[i] = call_of(overload, taken + i);
+    }
+    return 1;
+}
+
+static PyObject *repeat(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    PyObject *capsule, *list, *ended;
+    long long times;
+    if (!PyArg_ParseTuple(arguments, "OLOO!:repeat", &capsule, &times, &ended,
+                          &PyList_Type, &list))
+        return NULL;
+    Threads *threads = PyCapsule_GetPointer(capsule, THREADS);
+    Py_ssize_t count = PyList_Size(list);
+    if (threads == NULL)
+        return NULL;
+    Call *calls = PyMem_Calloc((size_t)count + 1, sizeof *calls);
+    Arguments *taken = PyMem_Calloc((size_t)count + 1, sizeof *taken);
+    PyObject *result = NULL;
+    if (calls == NULL || taken == NULL)
+        PyErr_NoMemory();
+    else if (take_calls(list, calls, taken)) {
+        const Job job = {calls, (int)count, times, shared_words(taken),
+                         PyArray_DATA((PyArrayObject *)ended)};
+        int64_t done = run_job(threads, &job);
+        if (done >= 0)
+            result = PyLong_FromLongLong(done);
+    } else if (!PyErr_Occurred()) {
+        Py_INCREF(Py_None);
+        result = Py_None;
+    }
+    PyMem_Free(calls);
+    PyMem_Free(taken);
+    return result;
+}
+
 static int compare_name(const void *name, const void *overload)
 {
     return strcmp(name, texts + ((const Overload *)overload)->name);
@@ -568,6 +642,11 @@ static PyMethodDef module_methods[] = {
     {"choose_level", choose_level, METH_O,
      "choose_level(name): use this level of the processor, or its highest one.\n\n"
      "Return its name; it is empty where the processor has none."},
+    {"repeat", repeat, METH_VARARGS,
+     "repeat(threads, times, ended, calls): make these calls again and again.\n\n"
+     "Each is a kernel and its arguments, as for `share`. They end when one of them has "
+     "set `ended[0]`, an int64. Return how often all have been made; None, and make "
+     "none, if there is no machine code for the types of one of them."},
     {"threads", threads, METH_O,
      "threads(spin): return threads for `share`, none of which has started.\n\n"
      "For so many nanoseconds after a job they look for the next one."},

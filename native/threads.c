@@ -33,6 +33,8 @@ __asm__(".symver pthread_sigmask, pthread_sigmask@GLIBC_2.17");
 #define COUNT_BITS 16
 #define ENDED 0xffffu
 #define LOOKS_A_CLOCK 64
+/* How often a thread looks whether the others have arrived before it yields. */
+#define LOOKS_A_YIELD 1500
 
 struct Threads {
     _Atomic uint64_t job;
@@ -46,11 +48,13 @@ struct Threads {
     int n_started;
     pid_t process;
     /* Of the job. */
-    Entry entry;
-    const int64_t *words;
-    int n_words;
-    int64_t *stop;
-    void *error;
+    const Job *own;
+    int count;
+    int has_ended;
+    Outcome outcome;
+    char apart_from_others[64];
+    _Atomic int arrived;
+    _Atomic unsigned meetings;
 };
 
 typedef struct {
@@ -111,17 +115,56 @@ static void announce(Threads *threads, unsigned count)
     }
 }
 
-static void run_part(Threads *threads, int number)
+/* Wait for all threads after a call; return whether the job goes on. The last one to
+ * arrive decides that, and clears what they share. */
+static int meet(Threads *threads, int is_last_call)
+{
+    const Job *job = threads->own;
+    unsigned meeting = atomic_load(&threads->meetings);
+    if (atomic_fetch_add(&threads->arrived, 1) == threads->count - 1) {
+        threads->has_ended = atomic_load(&threads->status) != 0 ||
+                             (job->ended != NULL && *job->ended != 0);
+        if (!threads->has_ended && is_last_call)
+            threads->has_ended = ++threads->outcome.done == job->times;
+        if (!threads->has_ended)
+            memset(job->shared, 0, sizeof(int64_t) * SYNC_SIZE);
+        atomic_store(&threads->arrived, 0);
+        atomic_fetch_add(&threads->meetings, 1);
+    }
+    for (unsigned looks = 1; atomic_load(&threads->meetings) == meeting; looks++) {
+        pause_processor();
+        if (looks % LOOKS_A_YIELD == 0)
+            sched_yield();
+    }
+    return !threads->has_ended;
+}
+
+static void make_call(Threads *threads, const Call *call, int number)
 {
     int64_t words[MOST_WORDS], result[MOST_RESULTS];
     void *error = NULL;
-    memcpy(words, threads->words, sizeof(int64_t) * (size_t)threads->n_words);
+    memcpy(words, call->words, sizeof(int64_t) * (size_t)call->n_words);
     words[0] = number;
-    int32_t status = threads->entry(words, result, &error);
+    int32_t status = call->entry(words, result, &error);
     int32_t none = 0;
     if (status != 0 && atomic_compare_exchange_strong(&threads->status, &none, status)) {
-        threads->error = error;
-        __atomic_store_n(threads->stop, 1, __ATOMIC_SEQ_CST);
+        threads->outcome.failed = call;
+        threads->outcome.error = error;
+        __atomic_store_n(threads->own->shared + STOP_WORD, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+static void run_part(Threads *threads, int number)
+{
+    const Job *job = threads->own;
+    for (int i = 0;; i = (i + 1) % job->n_calls) {
+        if (number < job->calls[i].count)
+            make_call(threads, job->calls + i, number);
+        /* All threads of a single call are waited for after it anyway. */
+        if (job->n_calls == 1 && job->times == 1)
+            return;
+        if (!meet(threads, i == job->n_calls - 1))
+            return;
     }
 }
 
@@ -214,30 +257,35 @@ void end_threads(Threads *threads)
     leave(threads);
 }
 
-int32_t run_threads(Threads *threads, int count, Entry entry, const int64_t *words,
-                    int n_words, int64_t *stop, void **error)
+Outcome run_threads(Threads *threads, const Job *job)
 {
+    const Outcome no_thread = {.status = NO_THREAD};
+    int count = 1;
+    for (int i = 0; i < job->n_calls; i++)
+        if (job->calls[i].count > count)
+            count = job->calls[i].count;
     if (count >= (int)ENDED)
-        return NO_THREAD;
+        return no_thread;
     if (threads->process != getpid())
         reset(threads);
     while (threads->n_started < count - 1)
         if (!start_thread(threads))
-            return NO_THREAD;
-    threads->entry = entry;
-    threads->words = words;
-    threads->n_words = n_words;
-    threads->stop = stop;
-    threads->error = NULL;
+            return no_thread;
+    threads->own = job;
+    threads->count = count;
+    threads->has_ended = 0;
+    threads->outcome = (Outcome){0};
     atomic_store(&threads->status, 0);
+    atomic_store(&threads->arrived, 0);
     atomic_store(&threads->unfinished, count - 1);
-    announce(threads, (unsigned)count);
+    if (count > 1)
+        announce(threads, (unsigned)count);
     run_part(threads, 0);
     for (unsigned looks = 1; atomic_load(&threads->unfinished) > 0; looks++) {
         pause_processor();
         if (looks % LOOKS_A_CLOCK == 0)
             sched_yield();
     }
-    *error = threads->error;
-    return atomic_load(&threads->status);
+    threads->outcome.status = atomic_load(&threads->status);
+    return threads->outcome;
 }

@@ -12,13 +12,36 @@ Threads *make_threads(int64_t spin_ns);
 /* End the threads. */
 void end_threads(Threads *threads);
 
-/* Call `entry` in `count` threads, the calling one included, with the first word set to
- * the number of the thread, and wait until all have returned. Return the status of one
- * that failed, whose error is written, or 0. `stop` is set when one fails, because the
- * others may wait for it at a barrier. The status is NO_THREAD if a thread does not
- * start. One job at a time. */
+/* A call of a kernel in the first `count` threads, the calling one included, with the
+ * first word set to the number of the thread. */
+typedef struct {
+    Entry entry;
+    const int64_t *words;
+    int n_words, count;
+    const char *name;
+} Call;
+
+/* The calls of a job, one after the other, and all of them `times` times. */
+typedef struct {
+    const Call *calls;
+    int n_calls;
+    int64_t times;
+    int64_t *shared;      /* the words that threads share, cleared between two calls */
+    const int64_t *ended; /* the job ends after the call that sets it; or NULL */
+} Job;
+
+typedef struct {
+    int64_t done;       /* how often all calls have been made */
+    int32_t status;     /* of a call that failed, or NO_THREAD, or 0 */
+    const Call *failed; /* that one, and its error */
+    void *error;
+} Outcome;
+
+/* A thread did not start. */
 #define NO_THREAD (-1000)
-int32_t run_threads(Threads *threads, int count, Entry entry, const int64_t *words,
-                    int n_words, int64_t *stop, void **error);
+
+/* Run a job, and wait until all threads have returned. One of the shared words is set
+ * when a call fails, because others may wait for it at a barrier. One job at a time. */
+Outcome run_threads(Threads *threads, const Job *job);
 
 #endif

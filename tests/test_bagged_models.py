@@ -107,9 +107,9 @@ def grown_rows(monkeypatch, fit):
     rows = []
     update = Booster.update
 
-    def counting(self, dtrain, *args, **options):
-        rows.append(dtrain.num_row())
-        return update(self, dtrain, *args, **options)
+    def counting(self, dtrain, iteration, fobj=None, rounds=1):
+        rows.extend([dtrain.num_row()] * rounds)
+        return update(self, dtrain, iteration, fobj, rounds)
 
     with monkeypatch.context() as patch:
         patch.setattr(Booster, "update", counting)

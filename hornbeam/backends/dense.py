@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.backends.interface import LeafFeatures, LeafSlopes
+from hornbeam.backends.interface import LeafFeatures, LeafSlopes, RowLoss
 from hornbeam.backends.memory_rows import MemoryRows
+from hornbeam.backends.round_grower import RoundBuffers, RoundCalls
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.row_state import NO_ROWS
 from hornbeam.backends.tree_grower import TreeRoot
@@ -68,6 +69,15 @@ class DenseRows(MemoryRows):
             return self._partition.begin_with_all()
         self._partition.begin_tree(taken)
         return NO_ROWS
+
+    def begin_rounds(self, loss: RowLoss, buffers: RoundBuffers) -> RoundCalls | None:
+        if self._tree_bins is not None or not self._partition.has_all():
+            return None
+        numbers = self._partition.begin_with_all()
+        return self._state.begin_rounds(loss, buffers, numbers)
+
+    def end_rounds(self, leaf_values: NDArray[np.float32]) -> None:
+        self._state.end_rounds(leaf_values)
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
         self._partition.move(self._by_feature)

@@ -14,15 +14,18 @@ from hornbeam.backends.interface import (
     Backend,
     Constraints,
     GradientSource,
+    GrownRounds,
     GrownTree,
     GrowthLimits,
     LeafFeatures,
     LeafSlopes,
+    RowLoss,
     RowSample,
     SplitParams,
 )
 from hornbeam.backends.level_search import LevelSearch
 from hornbeam.backends.quantisation import quantise_tree, searched_columns
+from hornbeam.backends.round_grower import RoundBuffers, most_rounds
 from hornbeam.backends.rows import Rows, SplitSearch
 from hornbeam.backends.symmetric_grower import SymmetricGrower
 from hornbeam.backends.tree_grower import (
@@ -40,7 +43,7 @@ from hornbeam.kernels.multi_output import (
     weigh_children,
 )
 from hornbeam.kernels.node_constraints import NodeConstraints
-from hornbeam.kernels.plan import assign_slots, enter_children
+from hornbeam.kernels.plan import assign_slots, enter_children, free_slots
 from hornbeam.kernels.sampling import ColumnDraws
 from hornbeam.kernels.split import CandidateFeatures, NodeHistograms, find_splits
 from hornbeam.kernels.team import Team, give_back_team
@@ -142,9 +145,9 @@ class HistogramBackend(Backend):
         # minus sibling is computed for all bins, also those of columns that a tree
         # does not use.
         self._histograms = np.zeros((columns, n_slots, parts, bins), np.int64)
-        #: A stack of free slots, with its height at the end, and that of all slots.
-        self._every_slot = np.append(np.arange(n_slots)[::-1], n_slots)
-        self._free = self._every_slot.copy()
+        #: A stack of free slots, with its height at the end.
+        self._free = np.empty(n_slots + 1, np.int64)
+        free_slots(self._free, n_slots)
         #: Nodes of the tree, each of which has one slot at most.
         self._n_nodes = 1
 
@@ -209,9 +212,7 @@ class HistogramBackend(Backend):
             self._gradient_ranges = self._rows.gradient_ranges()
         self._quantise(output, params, sample, self._gradient_ranges)
         self._family[:2] = -1
-        # Slots below those that the last tree can have used are free as before.
-        first = max(0, self._free.size - 1 - self._n_nodes)
-        self._free[first:] = self._every_slot[first:]
+        free_slots(self._free, self._n_nodes)
         self._n_nodes = 1
 
     def _quantise(
@@ -288,6 +289,21 @@ class HistogramBackend(Backend):
         of_nodes = np.empty((3, 0), np.int64), _NO_SLOTS, EVERY_FEATURE
         search = SplitSearch(*of_nodes, self._totals, self._scales[0], self._rules)
         return self._rows.grow(search, limits, self._free.size - 1)
+
+    def grow_rounds(self, loss: RowLoss, wanted: int) -> GrownRounds | None:
+        nodes = self._grower.n_nodes
+        if nodes == 0 or self._rules is not self._params.rules:
+            return None
+        count = most_rounds(self._n_rows, self._chosen.size, nodes, wanted)
+        buffers = RoundBuffers(nodes)
+        calls = self._rows.begin_rounds(loss, buffers) if count > 1 else None
+        if calls is None:
+            return None
+        grown = self._grower.grow_rounds(calls, buffers, self._n_rows, count)
+        self._rows.end_rounds(buffers.leaf_values)
+        self._gradient_ranges = None
+        self._n_nodes = self._free.size  # of the last tree, which may not be complete
+        return grown
 
     def _tree_search(
         self, root: TreeRoot, constraints: Constraints | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -36,12 +36,14 @@ __all__ = [
     "Constraints",
     "GradientRows",
     "GradientSource",
+    "GrownRounds",
     "GrownTree",
     "GrowthLimits",
     "LeafFeatures",
     "LeafSlopes",
     "NoSplitGradients",
     "NodeSumRows",
+    "RowLoss",
     "RowSample",
     "SplitParams",
     "WeightRows",
@@ -289,6 +291,21 @@ class GrownTree(NamedTuple):
     sides: NDArray[np.float64] | None = None
 
 
+class GrownRounds(NamedTuple):
+    """Trees of one output, one a round, whose nodes follow each other.
+
+    Attributes
+    ----------
+    nodes
+        Of all trees; the numbers of children and parents are those in their tree.
+    starts
+        (rounds + 1,) int64: the first node of each tree.
+    """
+
+    nodes: GrownTree
+    starts: NDArray[np.int64]
+
+
 class LeafFeatures(NamedTuple):
     """The features that the leaves of a tree are regressed on.
 
@@ -335,6 +352,18 @@ class GradientSource(Protocol):
         Leaf values that the rows lack are added to their margins first. Returns the
         largest |g| and |h| of each output, (outputs, 2); infinite or NaN where one is.
         """
+
+
+class RowLoss(Protocol):
+    """A loss of the rows, whose gradients a kernel computes row by row."""
+
+    @property
+    def kernel(self) -> Callable[..., None]:
+        """The kernel of `hornbeam.kernels.gradients`."""
+
+    @property
+    def kernel_numbers(self) -> NDArray[np.float64]:
+        """Its scalar arguments."""
 
 
 class GradientRows(Protocol):
@@ -502,6 +531,15 @@ class Backend(NoSplitGradients, ABC):
 
         With a `learning_rate` the nodes are weighed, as `sum_leaves` and
         `kernels.leaves` would do it without bounds of weights.
+        """
+        return None
+
+    def grow_rounds(self, loss: RowLoss, wanted: int) -> GrownRounds | None:
+        """Do up to `wanted` rounds like the last one in one job; None: it cannot.
+
+        That was one of this loss and of one tree of one output, which `grow` has grown
+        and weighed, of all rows and the same features. Adds the leaf values of all
+        rounds to the margins.
         """
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import frexp, isfinite, ldexp
+from math import frexp, isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -22,10 +22,12 @@ from hornbeam.kernels.layout import (
     COARSE_HESSIAN_BITS,
     SUM_BITS,
 )
+from hornbeam.kernels.rounds import PACKED_RANGE, is_precise, unit
 
 __all__ = [
     "QuantisationScales",
     "TreeScales",
+    "bits_of",
     "choose_scales",
     "quantise_tree",
     "searched_columns",
@@ -33,19 +35,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-#: If the mean |g| or h is below this many units of the packed scale, rounding errors
-#: are no longer negligible, and histograms use wide sums. A test shows both sides of
-#: the limit.
-_MIN_MEAN_UNITS = 64
-#: This many rows are left out of these means as if they had the largest possible value:
-#: a few outliers must not hide that all other values are small.
-_OUTLIERS = 16
 #: A fixed-point value must stay below this for rounding by float64 to be exact.
 _MAX_BITS = 51
-#: The inverse of a scale has to be finite.
-_MIN_EXPONENT = -900
-#: The range of |g| and h in packed units.
-_PACKED_RANGE = 1 << COARSE_GRADIENT_BITS, 1 << COARSE_HESSIAN_BITS
 
 
 class QuantisationScales(NamedTuple):
@@ -111,21 +102,22 @@ def _scales(exponents: tuple[tuple[int, int], ...], n_rows: int) -> Quantisation
 
     They are the same in most rounds of a training.
     """
-    wide_bits = min(_MAX_BITS, SUM_BITS - n_rows.bit_length())
-    return QuantisationScales(
+    packed, wide = (
         np.array(
             [
-                (_unit(g, COARSE_GRADIENT_BITS), _unit(h, COARSE_HESSIAN_BITS))
-                for g, h in exponents
+                [unit(e, own) for e, own in zip(pair, bits, strict=True)]
+                for pair in exponents
             ]
-        ),
-        np.array([(_unit(g, wide_bits), _unit(h, wide_bits)) for g, h in exponents]),
+        )
+        for bits in bits_of(n_rows)
     )
+    return QuantisationScales(packed, wide)
 
 
-def _unit(exponent: int, bits: int) -> float:
-    """Return the power of two of which ``2**exponent`` is ``2**bits``."""
-    return ldexp(1.0, max(exponent - bits, _MIN_EXPONENT))
+def bits_of(n_rows: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the bits of the largest g and h in packed units, and in wide ones."""
+    wide = min(_MAX_BITS, SUM_BITS - n_rows.bit_length())
+    return (COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS), (wide, wide)
 
 
 def _packed_is_enough(
@@ -139,10 +131,10 @@ def _packed_is_enough(
     """
     if least_hessian < 0.0:
         return False
-    for value, total, most in zip(largest, magnitudes, _PACKED_RANGE, strict=True):
-        if (total - _OUTLIERS * most) / n_rows < _MIN_MEAN_UNITS and value != 0.0:
-            return False
-    return True
+    gradient, hessian = magnitudes
+    return is_precise(largest[0], gradient, n_rows, 0) and is_precise(
+        largest[1], hessian, n_rows, 1
+    )
 
 
 def searched_columns(gradient_ranges: Floats, n_outputs: int) -> int:
@@ -229,7 +221,7 @@ def quantise_tree(
         hessians = totals[1]
         # No row has more than the largest hessian in packed units, so all rows have
         # this value exactly if their sum says so.
-        unit = min(round(most[1] / units[1]), _PACKED_RANGE[1] - 1)
+        unit = min(round(most[1] / units[1]), PACKED_RANGE[1] - 1)
         row_unit = unit if hessians == n_rows * unit else 0
         mean += min(max(hessians * units[1] / n_drawn, lowest), most[1])
     if all(is_packed):

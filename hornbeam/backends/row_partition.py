@@ -102,6 +102,10 @@ class RowPartition:
         self._begin(self.every_row.size)
         return self._list
 
+    def has_all(self) -> bool:
+        """Return whether the last tree was of all rows."""
+        return self._n_taken == self.every_row.size
+
     def _begin(self, size: int) -> None:
         if self._n_taken != size:
             self._n_taken = self._root["end"] = size

@@ -17,9 +17,11 @@ from hornbeam.backends.interface import (
     GradientSource,
     LeafFeatures,
     LeafSlopes,
+    RowLoss,
     RowSample,
 )
 from hornbeam.backends.leaf_regression import regress_leaves
+from hornbeam.backends.round_grower import RoundBuffers, RoundCalls
 from hornbeam.backends.row_loop import run_rows
 from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.kernels.gradient_writer import GradientWriter
@@ -32,7 +34,7 @@ from hornbeam.kernels.multi_output import mix_outputs
 from hornbeam.kernels.partition import sum_leaves
 from hornbeam.kernels.plan import CELLS_PER_ROW
 from hornbeam.kernels.sampling import GradientSampling, weigh_rows
-from hornbeam.kernels.team import Team
+from hornbeam.kernels.team import Call, Team
 from hornbeam.kernels.tree_tables import GradientColumns, LeafGradients
 
 __all__ = [
@@ -131,6 +133,8 @@ class GradientColumn:
         The gradients and hessians.
     wide_scales
         (2,) float64: scales of wide sums, set for each tree.
+    magnitudes
+        (tasks, 2) int64: sums of |g| and h in packed units.
     quantised
         The quantised values: (rows,) packed pairs and (2, 0), or (0,) and (2, rows)
         wide ones. The same object as long as they are in the same memory.
@@ -153,7 +157,7 @@ class GradientColumn:
         self._team, self._scratch = team, scratch
         self._threads = team.threads_for(CELLS_PER_ROW * self._n_rows)
         self._place, self._places = place, places
-        self._magnitudes = np.empty((-(-self._n_rows // TASK_ROWS), 2), np.int64)
+        self.magnitudes = np.empty((-(-self._n_rows // TASK_ROWS), 2), np.int64)
         #: What was quantised last, packed and wide, and the memory that it is in.
         self._packed = self._wide = QuantisedGradients(_NO_PACKED, _NO_WIDE)
         self._memory: list[NDArray[np.int64]] = [_NO_PACKED, _NO_WIDE]
@@ -184,19 +188,15 @@ class GradientColumn:
             self._memory[0] = memory
             self._packed = QuantisedGradients(memory[self._place], _NO_WIDE)
         self.quantised = self._packed
-        gradient_unit, hessian_unit = scales.tolist()
-        self._team.run(
-            quantise,
-            self._threads,
-            *self.pair,
-            1.0 / gradient_unit,
-            1.0 / hessian_unit,
-            self.quantised.packed,
-            self._magnitudes,
-            numbers,
-        )
-        found = self._magnitudes
+        self._team.run(*self.call(scales, numbers))
+        found = self.magnitudes
         return found[0] if len(found) == 1 else np.add.reduce(found)
+
+    def call(self, units: NDArray[np.float64], numbers: NDArray[np.uint32]) -> Call:
+        """Return the call that quantises to packed pairs as before; see `quantise`."""
+        packed = self._packed.packed
+        of_rows = *self.pair, units, packed, self.magnitudes, numbers
+        return quantise, self._threads, *of_rows
 
     def widen(self) -> None:
         """Quantise to wide pairs."""
@@ -352,6 +352,37 @@ class RowState:
         self._rows = self._complete
         self._least_hessians[:] = 0.0
         self._pairs[None], self._sketch = self._every_output, None
+
+    def begin_rounds(
+        self, loss: RowLoss, buffers: RoundBuffers, numbers: NDArray[np.uint32]
+    ) -> RoundCalls | None:
+        """Return the calls of rounds like the last one, which `end_rounds` follows.
+
+        They write 0, 1, 2, ... to the `numbers`. None: the last round was no round of
+        one packed tree whose leaf values the margins lack.
+        """
+        lacking = self._rows.leaf_values
+        if self._rows is self._complete or self._writer is None or len(lacking) > 1:
+            return None
+        column = self.columns[0]
+        if column.packed.size == 0:
+            return None
+        buffers.leaf_values[:, : lacking.shape[1]] = lacking
+        rows = self._rows._replace(leaf_values=buffers.leaf_values)
+        self._writer.begin()
+        return RoundCalls(
+            self._writer.call(loss.kernel, rows, loss.kernel_numbers),
+            column.call(buffers.units[0], numbers),
+            self._writer.new,
+            column.magnitudes,
+        )
+
+    def end_rounds(self, leaf_values: NDArray[np.float32]) -> None:
+        """Let the margins lack these leaf values, (1, leaves); (1, 0): none."""
+        if leaf_values.size == 0:
+            self._rows = self._complete
+        else:
+            self._rows = self._rows._replace(leaf_values=leaf_values)
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]

@@ -21,8 +21,10 @@ from hornbeam.backends.interface import (
     LeafFeatures,
     LeafSlopes,
     NoSplitGradients,
+    RowLoss,
     RowSample,
 )
+from hornbeam.backends.round_grower import RoundBuffers, RoundCalls
 from hornbeam.backends.tree_grower import TreeRoot
 from hornbeam.binning.layout import DenseBins, HistogramLayout
 from hornbeam.kernels.layout import SplitRules
@@ -124,6 +126,16 @@ class Rows(NoSplitGradients, ABC):
 
         Returns the layout of the new bins; None: the bins are those of the last tree.
         """
+
+    def begin_rounds(self, loss: RowLoss, buffers: RoundBuffers) -> RoundCalls | None:
+        """Return the calls of rounds like the last one before their trees.
+
+        `end_rounds` follows. None: rounds need Python between them.
+        """
+        return None
+
+    def end_rounds(self, leaf_values: NDArray[np.float32]) -> None:
+        """Let the margins lack these leaf values, (1, leaves); (1, 0): none."""
 
     def expect(
         self, output: int, features: NDArray[np.uint64], sample: RowSample | None

@@ -15,15 +15,12 @@ from hornbeam.kernels.leaves import NodeColumns
 from hornbeam.kernels.node_constraints import NodeConstraints
 from hornbeam.kernels.sync import SYNC_SIZE
 from hornbeam.kernels.team import Team
+from hornbeam.kernels.tree_growth import enter_root
 from hornbeam.kernels.tree_tables import (
     BEYOND,
-    END,
-    FULL,
-    N_LEAVES,
     N_NODES,
     N_PENDING,
     STATE_SIZE,
-    STATUS,
     BoundTables,
     LeafGradients,
     TreeLeaves,
@@ -32,13 +29,6 @@ from hornbeam.kernels.tree_tables import (
 )
 
 __all__ = ["TreeArrays"]
-
-#: The state of a tree of the root alone, which the kernel continues.
-_STATE_OF_ROOT = np.zeros(STATE_SIZE, np.int64)
-_STATE_OF_ROOT[[N_NODES, N_LEAVES, END]] = 1
-_STATE_OF_ROOT[STATUS] = FULL
-#: No parent, no slot, no sum of hessians yet, depth 0.
-_FAMILY_OF_ROOT = np.array([-1, -1, 0, 0])
 
 
 class TreeArrays:
@@ -69,9 +59,7 @@ class TreeArrays:
     def _begin(self, limited: TreeLimits | None) -> None:
         """Let the tree be its root alone; `limited` is what `_limit` has returned."""
         assert self._tables is not None
-        self._state[:] = _STATE_OF_ROOT
-        self._tables.family[:, 0] = _FAMILY_OF_ROOT
-        self._tables.used[0] = 0
+        enter_root(self._tables.family, self._tables.used, self._state)
         if limited is not None:
             limited.tables.weights[0] = np.nan
             limited.tables.bounds[0] = -np.inf, np.inf

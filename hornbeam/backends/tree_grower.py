@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from hornbeam.backends.interface import (
     NO_FEATURES,
     Constraints,
+    GrownRounds,
     GrownTree,
     GrowthLimits,
 )
+from hornbeam.backends.round_grower import RoundBuffers, RoundCalls, grow_rounds
 from hornbeam.backends.row_partition import RowPartition
 from hornbeam.backends.tree_arrays import TreeArrays
 from hornbeam.kernels.histogram import HistogramBuffers, QuantisedGradients
@@ -24,6 +26,7 @@ from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree import grow_tree
 from hornbeam.kernels.tree_tables import (
     FULL,
+    N_LEAVES,
     STATUS,
     GradientColumns,
     HistogramPool,
@@ -181,6 +184,23 @@ class TreeGrower(TreeArrays):
             self._team.run(grow_tree, threads, *arguments)
         is_multi_output = search.columns is not None
         return self._grown(root.partition, leaves, limited, is_multi_output)
+
+    @property
+    def n_nodes(self) -> int:
+        """The number of nodes that there are tables for."""
+        return 0 if self._tables is None else self._tables.nodes.size
+
+    def grow_rounds(
+        self, calls: RoundCalls, buffers: RoundBuffers, n_rows: int, n_rounds: int
+    ) -> GrownRounds:
+        """Grow trees like the last one, each in a round of its own."""
+        threads, arguments = self._call
+        tree = grow_tree, threads, *arguments
+        of_rounds = buffers, self._columns, n_rows, n_rounds
+        grown = grow_rounds(self._team, calls, tree, *of_rounds)
+        n_leaves = 0 if buffers.ended[0] else int(self._state[N_LEAVES])
+        buffers.leaf_values = buffers.leaf_values[:, :n_leaves].copy()
+        return grown
 
     def _prepare(
         self,

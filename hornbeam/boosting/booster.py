@@ -23,6 +23,7 @@ from hornbeam.boosting.custom import (
 from hornbeam.boosting.evaluation import Evaluator
 from hornbeam.boosting.learner import Learner, booster_of, parameters_of
 from hornbeam.boosting.margin_cache import MarginCache
+from hornbeam.boosting.parameter_checks import check_rounds
 from hornbeam.boosting.predictor import Predictor
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.categories import Categories
@@ -248,8 +249,9 @@ class Booster:
         dtrain: DMatrix,
         iteration: int,
         fobj: ObjectiveFunction | ScalarLoss | None = None,
+        rounds: int = 1,
     ) -> None:
-        """Add one round of trees.
+        """Add rounds of trees.
 
         Parameters
         ----------
@@ -263,15 +265,24 @@ class Booster:
             (rows, outputs). For multi-output trees it may return another pair with at
             most as many columns: splits are then searched by these, and leaf values
             computed from the first pair.
+        rounds
+            The number of rounds. Several at a time are faster than one after the other.
+
+        Raises
+        ------
+        ParameterError
+            If `rounds` is not an integer, or negative.
         """
         try:
+            if rounds != 1:
+                check_rounds(rounds, "rounds")
             function = self._use_objective(fobj)
             if function is None:
-                self._trainer.step(dtrain)
-            else:
-                self._trainer.step(
-                    dtrain, partial(set_gradients_of, objective=function, data=dtrain)
-                )
+                self._trainer.steps(dtrain, rounds)
+                return
+            set_own = partial(set_gradients_of, objective=function, data=dtrain)
+            for _ in range(rounds):
+                self._trainer.step(dtrain, set_own)
         except HornbeamError as error:
             error.shorten()
             raise

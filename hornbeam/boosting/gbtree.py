@@ -31,7 +31,12 @@ from hornbeam.forest.layout import weighted_leaf_values
 from hornbeam.forest.model import Model
 from hornbeam.forest.tree import Tree
 from hornbeam.growth.column_sampler import ColumnSampler, draw_projection
-from hornbeam.growth.grower import LeafConstants, LeafRegression, grow_tree
+from hornbeam.growth.grower import (
+    LeafConstants,
+    LeafRegression,
+    grow_rounds,
+    grow_tree,
+)
 from hornbeam.params import Parameters
 
 if TYPE_CHECKING:
@@ -53,6 +58,27 @@ class GBTree(GradientBooster):
         if settings is None or not settings.are_of(learner, training):
             settings = self._settings = TreeSettings(learner, training)
         return self._round(learner, self._predictor, self._cache, training, settings)
+
+    def add_rounds(self, data: Any, wanted: int) -> int:
+        settings, learner = self._settings, self._learner
+        if settings is None or not settings.all_alike:
+            return 0
+        training = self._cache.training_data(data, True)
+        if not settings.are_of(learner, training):
+            return 0
+        model = learner.model
+        of_trees = training.cuts, not model.exact_features
+        try:
+            trees = grow_rounds(training.backend, learner.objective, wanted, *of_trees)
+        except BaseException:
+            self._cache.discard(training)  # the margins may have more trees
+            raise
+        for tree in trees:
+            model.append_round([tree], [0])
+        if trees:
+            self._predictor.clear()
+            training.weights = model.weights
+        return len(trees)
 
     def _round(self, *parts: Any) -> TreeRound:
         return TreeRound(*parts)
@@ -87,6 +113,9 @@ class TreeSettings:
         Number of gradient columns of multi-output trees; 0: trees have one output.
     outputs
         Number of outputs that trees are grown for one by one.
+    all_alike
+        Whether rounds differ in their gradients only, which the objective computes row
+        by row: each has one tree of all rows and features, and nothing is printed.
     """
 
     def __init__(self, learner: Learner, training: TrainingData) -> None:
@@ -115,6 +144,18 @@ class TreeSettings:
         self._is_costed = bool(p.feature_costs) and p.feature_costs_for == "model"
         if not self._is_costed:
             self._constraints = constraints_of(p, learner.model, self._n_features)
+        draws = self._sampler is None or self._draws_rows
+        limited = self._is_costed or self._constraints is not None
+        limited = limited or self.split_params.counts_rows
+        # Then the kernel of the tree does not weigh its nodes.
+        weighs = not (prunes or symmetric or p.path_smooth > 0.0)
+        self.all_alike = (
+            (learner.objective.by_row and weighs and not (draws or limited))
+            and self.outputs * p.num_parallel_tree == 1
+            and self.columns == 0
+            and (p.leaf_solver, p.leaf_model) == ("newton", "constant")
+            and (p.booster == "gbtree" and p.verbosity < 2)
+        )
 
     def are_of(self, learner: Learner, training: TrainingData) -> bool:
         """Return whether these are the settings of the next round."""

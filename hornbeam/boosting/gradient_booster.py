@@ -76,6 +76,13 @@ class GradientBooster(ABC):
         The labels matter only if gradients come from the objective.
         """
 
+    def add_rounds(self, data: Any, wanted: int) -> int:
+        """Add up to `wanted` rounds like the last one at once; return how many.
+
+        There may be none, where rounds need Python between them.
+        """
+        return 0
+
     def resumed(self, model: Model) -> Self:
         """Return a booster that continues from a checkpoint of training `model`."""
         return type(self)(self._learner, self._predictor, self._cache)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+from typing import Any
+
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.objectives.base import Objective
 from hornbeam.params import Parameters
 
-__all__ = ["check_parameters", "tree_method_text"]
+__all__ = ["check_parameters", "check_rounds", "tree_method_text"]
 
 #: Parameters of gblinear alone, and values of `updater` that it accepts.
 _LINEAR_ONLY = ("feature_selector", "top_k", "tolerance")
@@ -234,3 +237,17 @@ def _check_leaf_model(p: Parameters) -> None:
                 f"{p.to_dict()[name]!r}; leave one of the two out",
                 code=ErrorCode.UNSUPPORTED_COMBINATION,
             )
+
+
+def check_rounds(rounds: Any, name: str = "num_boost_round") -> None:
+    """Raise a `ParameterError` unless this argument is a number of rounds."""
+    if isinstance(rounds, bool) or not isinstance(rounds, Integral):
+        raise ParameterError(
+            f"{name} must be an integer, not {rounds!r}",
+            code=ErrorCode.INVALID_PARAMETER_TYPE,
+        )
+    if rounds < 0:
+        raise ParameterError(
+            f"{name} must be 0 or more, not {rounds}",
+            code=ErrorCode.PARAMETER_OUT_OF_RANGE,
+        )

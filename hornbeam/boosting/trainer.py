@@ -72,6 +72,14 @@ class Trainer:
             raise
         current.close()
 
+    def steps(self, data: Any, rounds: int) -> None:
+        """Add rounds of the objective to the model, at once where they are alike."""
+        while rounds > 0:
+            self.step(data)
+            rounds -= 1
+            if rounds > 1:
+                rounds -= self._booster.add_rounds(data, rounds)
+
     def _compute_gradients(self, current: Round) -> None:
         """Compute the gradients of the objective at the margins of the rows."""
         learner, rows = self._learner, current.rows

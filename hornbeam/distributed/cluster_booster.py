@@ -96,13 +96,15 @@ class ClusterBooster(Booster):
         dtrain: Any,
         iteration: int,
         fobj: ObjectiveFunction | ScalarLoss | None = None,
+        rounds: int = 1,
     ) -> None:
         function = self._use_objective(fobj)
         if function is None:
-            self._trainer.step(dtrain)
+            self._trainer.steps(dtrain, rounds)
             return
         custom = self._cluster.custom_objective(function)
-        self._trainer.step(dtrain, lambda rows: rows.compute_gradients(custom))
+        for _ in range(rounds):
+            self._trainer.step(dtrain, lambda rows: rows.compute_gradients(custom))
 
     def boost(self, *args: Any, **options: Any) -> None:
         raise ParameterError(

@@ -14,11 +14,12 @@ from hornbeam.backends.interface import (
     Constraints,
     GrownTree,
     GrowthLimits,
+    RowLoss,
     RowSample,
     SplitParams,
 )
 from hornbeam.errors import DataError, ErrorCode, ParameterError
-from hornbeam.forest.tree import LeafTerms, Tree
+from hornbeam.forest.tree import LeafTerms, Tree, split_trees
 from hornbeam.growth.column_sampler import ColumnSampler
 from hornbeam.growth.constraints import ConstrainedBackend, bounds_in
 from hornbeam.growth.lossguide import grow_lossguide
@@ -32,6 +33,7 @@ __all__ = [
     "LeafRegression",
     "Thresholds",
     "beyond_float32",
+    "grow_rounds",
     "grow_tree",
 ]
 
@@ -137,6 +139,20 @@ def grow_tree(
     values = finished.value[leaves]
     backend.add_leaf_values(values if contributions is None else contributions(values))
     return finished
+
+
+def grow_rounds(
+    backend: Backend, loss: RowLoss, wanted: int, cuts: Thresholds, rounded: bool
+) -> list[Tree]:
+    """Return the trees of up to `wanted` rounds like the last one, done in one job.
+
+    There are none if the backend cannot do that; see `Backend.grow_rounds`.
+    """
+    grown = backend.grow_rounds(loss, wanted)
+    if grown is None:
+        return []
+    leaves = (grown.nodes.left < 0).nonzero()[0]
+    return split_trees(_finish(grown.nodes, leaves, cuts, rounded), grown.starts)
 
 
 def beyond_float32() -> DataError:

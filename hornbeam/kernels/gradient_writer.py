@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hornbeam.kernels.gradients import LossRows, NewGradients
 from hornbeam.kernels.lanes import LANE_ROWS
-from hornbeam.kernels.team import Team
+from hornbeam.kernels.team import Call, Team
 
 __all__ = ["GradientWriter"]
 
@@ -40,13 +40,26 @@ class GradientWriter:
     ) -> None:
         self._team, self.gradients, self.hessians = team, gradients, hessians
         self._threads = team.threads_for(_COST_PER_ROW * gradients.size)
-        self._new = NewGradients.of(gradients, hessians, self._threads)
-        self._largest = max((own.largest for own in self._new), key=len)
+        self.new = NewGradients.of(gradients, hessians, self._threads)
+        self._largest = max((own.largest for own in self.new), key=len)
         #: The same memory: non-negative floats are ordered as their bits.
         self._largest_floats = self._largest.view(gradients.dtype)
         columns = 6 + len(gradients)
         lane = min(LANE_ROWS, max(_LANE_MEMORY // columns, _FEWEST_ROWS))
         self._scratch = np.empty((self._threads, columns, lane))
+
+    def begin(self) -> None:
+        """Forget the largest gradients."""
+        self._largest.fill(0)
+
+    def call(
+        self,
+        kernel: Callable[..., None],
+        rows: LossRows,
+        numbers: NDArray[np.float64],
+    ) -> Call:
+        """Return the call that writes the gradients of these rows; see `write`."""
+        return kernel, self._threads, rows, numbers, self.new, self._scratch
 
     def write(
         self,
@@ -58,8 +71,8 @@ class GradientWriter:
 
         `numbers` are the scalar arguments of the kernel.
         """
-        self._largest.fill(0)
-        self._team.run(kernel, self._threads, rows, numbers, self._new, self._scratch)
+        self.begin()
+        self._team.run(*self.call(kernel, rows, numbers))
         if self._threads > 1:
             self._largest[0] = np.maximum.reduce(self._largest)
         return self._largest_floats[0].astype(np.float64)

@@ -545,8 +545,7 @@ def quantise(
     sync,
     gradients,  # (rows,) float32 or float64
     hessians,  # (rows,) the same
-    gradient_scale,  # 1 / unit, a power of two
-    hessian_scale,
+    units,  # (2,) float64: the value of one unit of g and of h, powers of two
     packed,  # (rows,) int64, out: g in the high half, h in the low half
     magnitudes,  # (tasks, 2) int64, out: sums of |g| and h in units
     numbers,  # (rows,) uint32, out: 0, 1, 2, ...; (0,): not written
@@ -556,6 +555,7 @@ def quantise(
     The list of the rows that a tree begins with is written in the same pass.
     """
     rows = gradients.size
+    gradient_scale, hessian_scale = 1.0 / units[0], 1.0 / units[1]
     highest_gradient = np.float64((1 << COARSE_GRADIENT_BITS) - 1)
     highest_hessian = np.float64((1 << COARSE_HESSIAN_BITS) - 1)
     task = next_task(sync, 0)

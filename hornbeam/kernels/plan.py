@@ -25,6 +25,7 @@ __all__ = [
     "enter_children",
     "enter_split",
     "enter_splits",
+    "free_slots",
     "plan_histograms",
     "plan_leaves",
     "plan_partition",
@@ -70,6 +71,18 @@ def _evict(slots, free, free_count):
             free_count += 1
             slots[i] = -1
     return free_count
+
+
+@kernel
+def free_slots(free, n_nodes):
+    """Make all slots free again, of which a tree of `n_nodes` can have used some.
+
+    `free` is (slots + 1,) int64, a stack of free slots with its height at the end.
+    """
+    n_slots = free.size - 1
+    for place in range(max(0, n_slots - n_nodes), n_slots):
+        free[place] = n_slots - 1 - place
+    free[n_slots] = n_slots
 
 
 @kernel

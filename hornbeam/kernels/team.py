@@ -18,18 +18,22 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hornbeam.cpu_count import available_threads
 from hornbeam.kernels.jit import COMPILED, NATIVE
 from hornbeam.kernels.sync import BINS_PER_THREAD, SYNC_SIZE, ask_to_stop
 
-__all__ = ["ALONE", "Team", "give_back_team", "lease", "take_team"]
+__all__ = ["ALONE", "Call", "Team", "give_back_team", "lease", "take_team"]
+
+#: A kernel, the number of threads and the arguments that follow those of the team.
+Call: TypeAlias = tuple[Any, ...]
 
 #: Seconds between two checks for finished threads after an interrupt.
 _PATIENCE = 0.02
@@ -97,6 +101,32 @@ class Team:
         for error in results:
             if error is not None:
                 raise error
+
+    def repeat(
+        self, calls: Sequence[Call], times: int, ended: NDArray[np.int64]
+    ) -> int:
+        """Make these calls one after the other, again and again, in one job.
+
+        They end after `times` times, or after the call that sets ``ended[0]``. Returns
+        how often all of them have been made.
+        """
+        kernels = [getattr(kernel, "__self__", None) for kernel, *_ in calls]
+        if NATIVE is not None and all(hasattr(own, "share") for own in kernels):
+            self._sync.fill(0)
+            sync = self._sync
+            given = [
+                (own, (0, threads, sync, *arguments))
+                for own, (_, threads, *arguments) in zip(kernels, calls, strict=True)
+            ]
+            done: int | None = NATIVE.repeat(self._threads, times, ended, given)
+            if done is not None:
+                return done
+        for number in range(times):
+            for call in calls:
+                self.run(*call)
+                if ended[0]:
+                    return number
+        return times
 
     def _wake(self, count: int) -> list[SimpleQueue[_Job | None]]:
         """Return the job queues of `count` threads, which a fork does not keep."""

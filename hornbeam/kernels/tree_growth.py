@@ -18,6 +18,7 @@ from hornbeam.kernels.tree_tables import (
     BEGIN,
     DEPTH,
     END,
+    FULL,
     HESSIAN,
     N_LEAVES,
     N_NODES,
@@ -28,6 +29,7 @@ from hornbeam.kernels.tree_tables import (
     NEXT,
     PARENT,
     SLOT,
+    STATUS,
 )
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "bound_new_nodes",
     "choose_nodes",
     "clear_leaves",
+    "enter_root",
     "is_worthwhile",
     "list_nodes",
     "mask_features",
@@ -44,6 +47,18 @@ __all__ = [
     "store_sides",
     "store_splits",
 ]
+
+
+@kernel
+def enter_root(family, used, state):
+    """Let a tree be its root alone, which the kernel of a tree continues."""
+    state[:] = 0
+    state[N_NODES] = state[N_LEAVES] = state[END] = 1
+    state[STATUS] = FULL
+    family[PARENT, 0] = family[SLOT, 0] = -1
+    family[HESSIAN, 0] = family[DEPTH, 0] = 0
+    for word in range(used.shape[1]):
+        used[0, word] = 0
 
 
 # The queue of lossguide: the highest gain comes first, of equal gains the lower node.

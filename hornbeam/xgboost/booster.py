@@ -304,30 +304,39 @@ class Booster(_Booster):
     # Training
 
     @with_xgboost_messages
-    def update(self, dtrain: DMatrix, iteration: int, fobj: Any = None) -> None:
-        """Add one round of trees.
+    def update(
+        self, dtrain: DMatrix, iteration: int, fobj: Any = None, rounds: int = 1
+    ) -> None:
+        """Add rounds of trees.
 
         Parameters
         ----------
         dtrain
             Data with labels.
         iteration
-            The number of the round, passed to an `Objective`.
+            The number of the first round, passed to an `Objective`.
         fobj
             A custom objective: a function of (predictions, data), an `Objective`, or
             formulas.
+        rounds
+            The number of rounds.
         """
+        if callable(fobj) and isinstance(rounds, int) and rounds > 1:
+            for number in range(iteration, iteration + rounds):
+                self.update(dtrain, number, fobj)
+            return
         if not isinstance(dtrain, DMatrix):
             raise TypeError(f"Invalid training matrix: {type(dtrain).__name__}")
         self._follow_group()
         self._ensure_configured_for(dtrain)
         if dtrain.n_rows == 0 and self._group is None:
-            self._update_without_rows(dtrain, iteration)
+            for number in range(iteration, iteration + rounds):
+                self._update_without_rows(dtrain, number)
             return
         if callable(fobj):
             vectors = self.params.multi_output_columns(self.model.n_outputs) > 0
             fobj = gradient_function(fobj, iteration, vectors)
-        super().update(dtrain, iteration, fobj)
+        super().update(dtrain, iteration, fobj, rounds)
         self._has_new_rounds = True
 
     def _update_without_rows(self, dtrain: DMatrix, iteration: int) -> None:

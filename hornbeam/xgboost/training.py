@@ -84,7 +84,10 @@ def train(
         early_stopping_rounds=None,
         verbose_eval=None,
         callbacks=all_callbacks(
-            callbacks, verbose_eval, early_stopping_rounds, maximize
+            callbacks,
+            verbose_eval if evals else None,
+            early_stopping_rounds,
+            maximize,
         ),
         custom_metric=custom_metric,
         container_type=CallbackContainer,

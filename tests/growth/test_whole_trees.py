@@ -67,7 +67,11 @@ def grown_in_one_call(monkeypatch):
 
 
 def digests(calls, kind, params, rounds=3):
-    """Return the digests of the models that both ways grow."""
+    """Return the digests of the models that all ways grow.
+
+    Rounds follow each other in Python, where trees are grown in one call or split by
+    split, or in one job where that is possible.
+    """
     values, labels = TABLES[kind]
     if kind == "categories" and "max_bin" in params and not IS_WHOLE:
         # Kernels of categories in bins of two bytes take seconds to compile.
@@ -82,11 +86,14 @@ def digests(calls, kind, params, rounds=3):
     for calls.enabled in (True, False):
         data = hornbeam.DMatrix(values, labels, feature_weights=weights)
         calls.clear()
-        model = hornbeam.train(params, data, rounds, verbose_eval=False)
+        model = hornbeam.Booster(params, [data])
+        for number in range(rounds):
+            model.update(data, number)
         assert len(calls) >= rounds
         assert all((tree is not None) == calls.enabled for tree in calls)
         found.append(model.digest())
-    return found
+    calls.enabled = True
+    return {*found, hornbeam.train(params, data, rounds).digest()}
 
 
 PARAMETERS = st.fixed_dictionaries(
@@ -124,8 +131,8 @@ PARAMETERS = st.fixed_dictionaries(
 def test_every_configuration_gives_the_same_trees(kind, params):
     with pytest.MonkeyPatch.context() as patch:
         calls = grown_in_one_call.__wrapped__(patch)
-        one, other = digests(calls, kind, params)
-    assert one == other
+        found = digests(calls, kind, params)
+    assert len(found) == 1
 
 
 @pytest.mark.skipif(not COMPILED, reason="long for plain Python")
@@ -137,8 +144,8 @@ def test_many_rows_whose_cuts_are_screened(threads, grown_in_one_call, monkeypat
     many = values, (labels > np.median(labels)).astype(float)
     monkeypatch.setitem(TABLES, "many rows", many)
     params = {"objective": "binary:logistic", "nthread": threads, "max_depth": 4}
-    one, other = digests(grown_in_one_call, "many rows", params)
-    assert one == other
+    found = digests(grown_in_one_call, "many rows", params)
+    assert len(found) == 1
 
 
 #: Of multi-output trees, beside those of all trees.
@@ -156,8 +163,8 @@ OUTPUTS = st.fixed_dictionaries(
 def test_every_multi_output_tree_is_the_same(kind, params, outputs):
     with pytest.MonkeyPatch.context() as patch:
         calls = grown_in_one_call.__wrapped__(patch)
-        one, other = digests(calls, kind, {**params, **outputs})
-    assert one == other
+        found = digests(calls, kind, {**params, **outputs})
+    assert len(found) == 1
 
 
 def test_columns_for_the_split_search_alone(grown_in_one_call):
@@ -197,8 +204,8 @@ CONSTRAINTS = st.fixed_dictionaries(
 def test_every_constraint_gives_the_same_trees(kind, params, limits):
     with pytest.MonkeyPatch.context() as patch:
         calls = grown_in_one_call.__wrapped__(patch)
-        one, other = digests(calls, kind, {**params, **limits})
-    assert one == other
+        found = digests(calls, kind, {**params, **limits})
+    assert len(found) == 1
 
 
 @given(
@@ -209,10 +216,11 @@ def test_every_constraint_gives_the_same_trees(kind, params, limits):
 )
 @examples(20)
 def test_every_constraint_on_multi_output_trees(kind, params, limits, outputs):
+    outputs = {**outputs, "sketch_outputs": 0}  # with monotone_constraints an error
     with pytest.MonkeyPatch.context() as patch:
         calls = grown_in_one_call.__wrapped__(patch)
-        one, other = digests(calls, kind, {**params, **limits, **outputs})
-    assert one == other
+        found = digests(calls, kind, {**params, **limits, **outputs})
+    assert len(found) == 1
 
 
 def thin():

@@ -250,7 +250,7 @@ def test_coarse_pairs_are_the_nearest_integers(dtype, scale, n_threads):
     g[2:7], g[7:12], h[2:7] = steps[0] * halves, -steps[0] * halves, steps[1] * halves
     packed = np.empty(rows, np.int64)
     magnitudes = np.empty((-(-rows // TASK_ROWS), 2), np.int64)
-    given = g, h, *(1 / steps), packed, magnitudes
+    given = g, h, steps, packed, magnitudes
     numbers = np.empty(rows, np.uint32)
     call(quantise, *given, numbers, n_threads=n_threads)
     np.testing.assert_array_equal(numbers, np.arange(rows))

@@ -125,6 +125,38 @@ def test_fewer_threads_than_the_team_has():
         check(team, n_threads)
 
 
+@njit(nogil=True)
+def note(member, n_threads, sync, number, notes, ended):
+    """Note a call, and which tasks its threads had; end the job at the tenth call."""
+    atomic_add(notes, 10 + next_task(sync, 0), 1)
+    barrier(sync, n_threads)
+    if member == 0:
+        count = notes[-1]
+        if count < 10:
+            notes[count] = number
+        notes[-1] += 1
+        if notes[-1] == ended.size:
+            ended[0] = 1
+
+
+@pytest.mark.parametrize("most", [5, 7, 9, 100])
+@pytest.mark.parametrize("n_threads", [1, 2, 3] if COMPILED else [1])
+def test_calls_are_repeated_until_one_ends_them(n_threads, most):
+    team = Team(4)
+    notes = np.zeros(20, np.int64)
+    ended = np.zeros(most, np.int64)
+    calls = [
+        (note, threads, number, notes, ended)
+        for number, threads in enumerate([n_threads, 1, n_threads], 1)
+    ]
+    assert team.repeat(calls, 3, ended) == min(most - 1, 9) // 3
+    made = min(most, 9)
+    assert notes[:10].tolist() == ([1, 2, 3] * 3)[:made] + [0] * (10 - made)
+    # The tasks of each call begin at 0.
+    assert notes[10] == made and notes[10 + n_threads] == 0
+    check(team, n_threads)
+
+
 class OwnError(Exception):
     pass
 
