@@ -76,8 +76,10 @@ class DenseRows(MemoryRows):
         numbers = self._partition.begin_with_all()
         return self._state.begin_rounds(loss, buffers, numbers)
 
-    def end_rounds(self, leaf_values: NDArray[np.float32]) -> None:
-        self._state.end_rounds(leaf_values)
+    def end_rounds(
+        self, calls: RoundCalls, leaf_values: NDArray[np.float32] | None
+    ) -> None:
+        self._state.end_rounds(calls, leaf_values)
 
     def sizes(self, nodes: NDArray[np.intp]) -> NDArray[np.int64]:
         self._partition.move(self._by_feature)

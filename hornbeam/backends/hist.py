@@ -294,13 +294,15 @@ class HistogramBackend(Backend):
         nodes = self._grower.n_nodes
         if nodes == 0 or self._rules is not self._params.rules:
             return None
-        count = most_rounds(self._n_rows, self._chosen.size, nodes, wanted)
-        buffers = RoundBuffers(nodes)
+        n_outputs = self.n_outputs
+        cells = n_outputs * self._n_rows * self._chosen.size
+        count = most_rounds(cells, n_outputs * nodes, wanted)
+        buffers = RoundBuffers(n_outputs, nodes)
         calls = self._rows.begin_rounds(loss, buffers) if count > 1 else None
         if calls is None:
             return None
         grown = self._grower.grow_rounds(calls, buffers, self._n_rows, count)
-        self._rows.end_rounds(buffers.leaf_values)
+        self._rows.end_rounds(calls, None if buffers.ended[0] else buffers.leaf_values)
         self._gradient_ranges = None
         self._n_nodes = self._free.size  # of the last tree, which may not be complete
         return grown

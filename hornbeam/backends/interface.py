@@ -292,14 +292,14 @@ class GrownTree(NamedTuple):
 
 
 class GrownRounds(NamedTuple):
-    """Trees of one output, one a round, whose nodes follow each other.
+    """Trees of several rounds, one for each output, whose nodes follow each other.
 
     Attributes
     ----------
     nodes
         Of all trees; the numbers of children and parents are those in their tree.
     starts
-        (rounds + 1,) int64: the first node of each tree.
+        (trees + 1,) int64: the first node of each tree, round by round.
     """
 
     nodes: GrownTree
@@ -537,9 +537,9 @@ class Backend(NoSplitGradients, ABC):
     def grow_rounds(self, loss: RowLoss, wanted: int) -> GrownRounds | None:
         """Do up to `wanted` rounds like the last one in one job; None: it cannot.
 
-        That was one of this loss and of one tree of one output, which `grow` has grown
-        and weighed, of all rows and the same features. Adds the leaf values of all
-        rounds to the margins.
+        That was one of this loss and of one tree for each output, which `grow` has
+        grown and weighed, of all rows and the same features. Adds the leaf values of
+        all rounds to the margins.
         """
         return None
 

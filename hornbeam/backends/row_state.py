@@ -21,7 +21,11 @@ from hornbeam.backends.interface import (
     RowSample,
 )
 from hornbeam.backends.leaf_regression import regress_leaves
-from hornbeam.backends.round_grower import RoundBuffers, RoundCalls
+from hornbeam.backends.round_grower import (
+    OutputOfRound,
+    RoundBuffers,
+    RoundCalls,
+)
 from hornbeam.backends.row_loop import run_rows
 from hornbeam.backends.row_numbers import RowNumbers
 from hornbeam.kernels.gradient_writer import GradientWriter
@@ -47,6 +51,8 @@ __all__ = [
 
 #: Gradients and hessians: two arrays (columns, rows), or lists of (rows,) arrays.
 Pair = tuple[Any, Any]
+
+Values = NDArray[np.float32]
 
 #: A list of no rows.
 NO_ROWS = np.empty(0, np.uint32)
@@ -358,31 +364,58 @@ class RowState:
     ) -> RoundCalls | None:
         """Return the calls of rounds like the last one, which `end_rounds` follows.
 
-        They write 0, 1, 2, ... to the `numbers`. None: the last round was no round of
-        one packed tree whose leaf values the margins lack.
+        They write 0, 1, 2, ... to the `numbers`. None: the last round was not one of a
+        packed tree for each output.
         """
-        lacking = self._rows.leaf_values
-        if self._rows is self._complete or self._writer is None or len(lacking) > 1:
+        trees = [self._trees[k] for k in range(self.n_outputs) if k in self._trees]
+        are_packed = [tree.columns[0].packed.size > 0 for tree in trees]
+        if self._writer is None or sum(are_packed) < self.n_outputs:
             return None
-        column = self.columns[0]
-        if column.packed.size == 0:
-            return None
-        buffers.leaf_values[:, : lacking.shape[1]] = lacking
-        rows = self._rows._replace(leaf_values=buffers.leaf_values)
+        rows, values, calls = self._rows, buffers.leaf_values, []
+        if len(trees) == 1:
+            # The kernel of the loss adds the leaf values that the margins lack.
+            if rows is self._complete:
+                return None
+            leaf_of = self.leaf_of[None]
+            values[:, : rows.leaf_values.shape[1]] = rows.leaf_values
+            rows = rows._replace(leaf_values=values)
+        else:
+            leaf_of = np.zeros((len(trees), self.n_rows), np.uint32)
+            threads = self._team.threads_for(CELLS_PER_ROW * self.n_rows)
+            calls = [
+                (add_leaf_values, threads, *own, rows.single)
+                for own in zip(leaf_of, values, rows.margins, strict=True)
+            ]
         self._writer.begin()
+        calls.append(self._writer.call(loss.kernel, rows, loss.kernel_numbers))
         return RoundCalls(
-            self._writer.call(loss.kernel, rows, loss.kernel_numbers),
-            column.call(buffers.units[0], numbers),
+            calls,
             self._writer.new,
-            column.magnitudes,
+            [
+                OutputOfRound(
+                    tree.columns[0].call(buffers.units[0], numbers),
+                    tree.columns[0].magnitudes,
+                    tree.columns[0].quantised,
+                    tree.leaves[0],
+                    own,
+                )
+                for tree, own in zip(trees, leaf_of, strict=True)
+            ],
         )
 
-    def end_rounds(self, leaf_values: NDArray[np.float32]) -> None:
-        """Let the margins lack these leaf values, (1, leaves); (1, 0): none."""
-        if leaf_values.size == 0:
+    def end_rounds(self, calls: RoundCalls, leaf_values: Values | None) -> None:
+        """Let the margins lack these leaf values, (outputs, leaves); None: none."""
+        if len(calls.outputs) == 1:
             self._rows = self._complete
-        else:
-            self._rows = self._rows._replace(leaf_values=leaf_values)
+            if leaf_values is not None:
+                self._rows = self._complete._replace(
+                    leaf_of=self.leaf_of, leaf_values=leaf_values
+                )
+        elif leaf_values is not None:
+            for output, own, margins in zip(
+                calls.outputs, leaf_values, self._complete.margins, strict=True
+            ):
+                self._add(output.leaf_of, own, margins)
 
     def set_gradients(
         self, gradients: NDArray[np.floating[Any]], hessians: NDArray[np.floating[Any]]

@@ -134,8 +134,10 @@ class Rows(NoSplitGradients, ABC):
         """
         return None
 
-    def end_rounds(self, leaf_values: NDArray[np.float32]) -> None:
-        """Let the margins lack these leaf values, (1, leaves); (1, 0): none."""
+    def end_rounds(
+        self, calls: RoundCalls, leaf_values: NDArray[np.float32] | None
+    ) -> None:
+        """Let the margins lack these leaf values, (outputs, leaves); None: none."""
 
     def expect(
         self, output: int, features: NDArray[np.uint64], sample: RowSample | None

@@ -26,7 +26,6 @@ from hornbeam.kernels.team import Team
 from hornbeam.kernels.tree import grow_tree
 from hornbeam.kernels.tree_tables import (
     FULL,
-    N_LEAVES,
     STATUS,
     GradientColumns,
     HistogramPool,
@@ -193,14 +192,11 @@ class TreeGrower(TreeArrays):
     def grow_rounds(
         self, calls: RoundCalls, buffers: RoundBuffers, n_rows: int, n_rounds: int
     ) -> GrownRounds:
-        """Grow trees like the last one, each in a round of its own."""
+        """Grow the trees of rounds like the last one."""
         threads, arguments = self._call
         tree = grow_tree, threads, *arguments
         of_rounds = buffers, self._columns, n_rows, n_rounds
-        grown = grow_rounds(self._team, calls, tree, *of_rounds)
-        n_leaves = 0 if buffers.ended[0] else int(self._state[N_LEAVES])
-        buffers.leaf_values = buffers.leaf_values[:, :n_leaves].copy()
-        return grown
+        return grow_rounds(self._team, calls, tree, *of_rounds)
 
     def _prepare(
         self,

@@ -73,12 +73,13 @@ class GBTree(GradientBooster):
         except BaseException:
             self._cache.discard(training)  # the margins may have more trees
             raise
-        for tree in trees:
-            model.append_round([tree], [0])
+        outputs = range(settings.outputs)
+        for first in range(0, len(trees), len(outputs)):
+            model.append_round(trees[first : first + len(outputs)], outputs)
         if trees:
             self._predictor.clear()
             training.weights = model.weights
-        return len(trees)
+        return len(trees) // len(outputs)
 
     def _round(self, *parts: Any) -> TreeRound:
         return TreeRound(*parts)
@@ -115,7 +116,8 @@ class TreeSettings:
         Number of outputs that trees are grown for one by one.
     all_alike
         Whether rounds differ in their gradients only, which the objective computes row
-        by row: each has one tree of all rows and features, and nothing is printed.
+        by row: each has a tree of all rows and features for each output, and nothing is
+        printed.
     """
 
     def __init__(self, learner: Learner, training: TrainingData) -> None:
@@ -151,7 +153,7 @@ class TreeSettings:
         weighs = not (prunes or symmetric or p.path_smooth > 0.0)
         self.all_alike = (
             (learner.objective.by_row and weighs and not (draws or limited))
-            and self.outputs * p.num_parallel_tree == 1
+            and p.num_parallel_tree == 1
             and self.columns == 0
             and (p.leaf_solver, p.leaf_model) == ("newton", "constant")
             and (p.booster == "gbtree" and p.verbosity < 2)

@@ -88,7 +88,8 @@ def choose_units(
     thread_id,
     n_threads,
     sync,
-    new,  # NewGradients of one output, whose largest are set to 0 again
+    new,  # NewGradients
+    output,  # whose largest gradients are set to 0 again
     bits,  # (2, 2) int64: of the largest g and h in packed units, and in wide ones
     units,  # (2, 2) float64, out: the value of one unit
     largest,  # (2,) float64, out: the largest |g| and |h|
@@ -102,19 +103,19 @@ def choose_units(
         if new.double.largest.size == 0:
             single = new.single.largest.view(np.float32)
             for number in range(single.shape[0]):
-                value = np.float64(single[number, 0, side])
+                value = np.float64(single[number, output, side])
                 if not math.isfinite(value):
                     ended[0] = 1
                 most = max(most, value)
-                single[number, 0, side] = 0.0
+                single[number, output, side] = 0.0
         else:
             double = new.double.largest.view(np.float64)
             for number in range(double.shape[0]):
-                value = double[number, 0, side]
+                value = double[number, output, side]
                 if not math.isfinite(value):
                     ended[0] = 1
                 most = max(most, value)
-                double[number, 0, side] = 0.0
+                double[number, output, side] = 0.0
         largest[side] = most
         exponent = math.frexp(most)[1]
         for kind in range(2):

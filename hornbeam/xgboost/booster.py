@@ -16,6 +16,7 @@ from hornbeam.boosting.booster import Booster as _Booster
 from hornbeam.boosting.evaluation import Evaluator
 from hornbeam.boosting.learner import parameters_of
 from hornbeam.boosting.margin_cache import MarginCache
+from hornbeam.boosting.parameter_checks import check_rounds
 from hornbeam.boosting.trainer import Trainer
 from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.schema import check_names, check_types
@@ -321,7 +322,8 @@ class Booster(_Booster):
         rounds
             The number of rounds.
         """
-        if callable(fobj) and isinstance(rounds, int) and rounds > 1:
+        if callable(fobj) and rounds != 1:
+            check_rounds(rounds, "rounds")
             for number in range(iteration, iteration + rounds):
                 self.update(dtrain, number, fobj)
             return

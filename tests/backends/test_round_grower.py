@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 import hornbeam
 from hornbeam import Booster, DataError, DMatrix, ParameterError, train
 from hornbeam import xgboost as drop_in
-from hornbeam.kernels.jit import COMPILED
+from hornbeam.kernels import team
+from hornbeam.kernels.jit import COMPILED, NATIVE
 from hornbeam.kernels.team import Team
 
 ROUNDS = 12 if COMPILED else 4
@@ -42,6 +45,10 @@ def made(labels="numbers", weighted=False, categories=False, seed=0):
         y = (y > 0).astype(float)
     elif labels == "counts":
         y = np.floor(np.exp(y.clip(-2, 2)))
+    elif labels == "three classes":
+        y = np.digitize(y, [-0.5, 0.5])
+    elif labels == "targets":
+        y = np.column_stack([y, y**2])
     elif labels == "outliers":
         y[3:] *= 1e-9
     types = ["float"] * 6
@@ -74,6 +81,11 @@ CASES = {
     "leaf-wise": ({"grow_policy": "lossguide", "max_leaves": 20, "max_depth": 0}, {}),
     "categories": ({}, {"categories": True}),
     "many bins": ({"max_bin": 1000}, {}),
+    "three classes": (
+        {"objective": "multi:softprob", "num_class": 3},
+        {"labels": "three classes", "weighted": True},
+    ),
+    "targets": ({}, {"labels": "targets"}),
 }
 
 
@@ -94,16 +106,17 @@ def test_rounds_of_a_job_are_those_of_one_by_one(case, threads, jobs):
     depth=st.integers(1, 9),
     bins=st.sampled_from([2, 16, 256, 700]),
     seed=st.integers(0, 99),
+    labels=st.sampled_from(["numbers", "targets"]),
     rate=st.sampled_from([0.1, 0.5, 1.0]),
     parts=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     threads=st.sampled_from(THREADS),
 )
 def test_any_division_into_jobs_gives_the_same_model(
-    depth, bins, seed, rate, parts, threads
+    depth, bins, seed, labels, rate, parts, threads
 ):
     shape = {"max_depth": depth, "max_bin": bins, "learning_rate": rate}
     parameters = {**shape, "nthread": threads}
-    data = made(seed=seed)
+    data = made(labels, seed=seed)
     booster = Booster(parameters, [data])
     for rounds in parts:
         booster.update(data, 0, rounds=rounds)
@@ -112,8 +125,9 @@ def test_any_division_into_jobs_gives_the_same_model(
 
 
 @pytest.mark.skipif(not COMPILED, reason="as plain Python the trees take minutes")
-def test_tables_that_are_full_end_a_job(jobs):
-    parameters, data = {"max_depth": 12, "nthread": 1}, made(seed=6)
+@pytest.mark.parametrize(("labels", "seed"), [("numbers", 6), ("targets", 5)])
+def test_tables_that_are_full_end_a_job(labels, seed, jobs):
+    parameters, data = {"max_depth": 12, "nthread": 1}, made(labels, seed=seed)
     booster = train(parameters, data, ROUNDS)
     sizes = [tree.n_nodes for tree in booster.model.trees]
     assert max(sizes) > 512 > sizes[0]
@@ -165,6 +179,21 @@ def test_other_rounds_are_done_one_by_one(parameters, jobs):
     booster = train(parameters, data, 4)
     assert jobs == [] and booster.num_boosted_rounds() == 4
     assert bits(booster) == bits(one_by_one(parameters, data, 4))
+
+
+@pytest.mark.skipif(NATIVE is None, reason="the kernels are not those of a binary")
+@pytest.mark.parametrize("case", CASES)
+def test_the_binary_has_code_for_all_calls_of_a_job(case, monkeypatch):
+    done = []
+
+    def repeat(*arguments):
+        done.append(NATIVE.repeat(*arguments))
+        return done[-1]
+
+    monkeypatch.setattr(team, "NATIVE", SimpleNamespace(repeat=repeat))
+    parameters, kind = CASES[case]
+    train({"nthread": 1, **parameters}, made(**kind), ROUNDS)
+    assert done == [ROUNDS - 1]
 
 
 @pytest.mark.parametrize("rounds", [-1, 2.0, "3"])

@@ -65,17 +65,18 @@ def test_packed_sums_are_precise_by_the_mean_without_outliers(
     n_rows=st.integers(1, 1 << 30),
 )
 def test_units_are_those_of_the_largest_gradients(pairs, dtype, n_rows):
-    new = NewGradients.of(*np.empty((2, 1, 1), dtype), len(pairs))
+    new = NewGradients.of(*np.empty((2, 2, 1), dtype), len(pairs))
     own = max((part.largest for part in new), key=len)
-    own.view(dtype)[:, 0] = pairs
+    own.view(dtype)[:, 0] = 3e38
+    own.view(dtype)[:, 1] = pairs
     units, largest, ended = np.zeros((2, 2)), np.zeros(2), np.zeros(1, np.int64)
     bits = np.array(bits_of(n_rows))
-    call(choose_units, new, bits, units, largest, ended)
+    call(choose_units, new, 1, bits, units, largest, ended)
     most = np.max(pairs, axis=0).astype(dtype)
     assert largest.tolist() == most.tolist() and ended[0] == 0
     exponents = np.frexp(most.astype(float))[1]
     np.testing.assert_array_equal(units, 2.0 ** (exponents - bits))
-    assert not own.any()
+    assert not own[:, 1].any() and own[:, 0].all()
 
 
 @pytest.mark.parametrize("wrong", [np.inf, np.nan])
@@ -87,7 +88,7 @@ def test_gradients_that_are_not_finite_end_rounds(wrong, place):
     own[place[0], 0, place[1]] = wrong
     ended = np.zeros(1, np.int64)
     bits = np.array(bits_of(5))
-    call(choose_units, new, bits, np.zeros((2, 2)), np.zeros(2), ended)
+    call(choose_units, new, 0, bits, np.zeros((2, 2)), np.zeros(2), ended)
     assert ended[0] == 1
 
 
