@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -38,6 +39,8 @@ __all__ = ["check_resources", "train"]
 
 #: Seconds in which all workers must be there to begin.
 _START_TIMEOUT = 60.0
+#: Seconds until Ray knows that CPUs are free, and between two looks.
+_JUST_FREED, _LOOK_INTERVAL = 1.0, 0.01
 
 
 def train(
@@ -268,6 +271,11 @@ def _reserve(count: int, cpus: int) -> PlacementGroup:
     needed = count * cpus
     way_out = "lower num_workers or cpus_per_worker, or add machines"
     check_resources(count, {"CPU": needed}, way_out)
+    # Ray tries a group that does not fit again after a second only: for CPUs that the
+    # training before has just freed, look sooner.
+    deadline = time.monotonic() + _JUST_FREED
+    while free() < needed and time.monotonic() < deadline:
+        time.sleep(_LOOK_INTERVAL)
     group = placement_group([{"CPU": cpus}] * count, strategy="SPREAD")
     if not group.wait(_START_TIMEOUT):
         remove_placement_group(group)
