@@ -191,7 +191,7 @@ def test_tasks_of_spark_do_not_import_its_machine_learning():
         own |= left
         found = {target for module in left for target in imports(module)}
         left = {target for target in found - own if target.startswith("spark.")}
-    assert own >= {"spark.rows", "spark.meeting"}
+    assert own >= {"spark.rows"}
     found = {(m, name) for m in own for name in foreign_imports(m)}
     assert not [pair for pair in found if pair[1].startswith("pyspark.ml")]
 

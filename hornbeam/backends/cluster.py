@@ -57,7 +57,7 @@ class Cluster(ABC):
 
     That is all that growing a tree needs of a cluster, whichever engine its actors run
     on: see `hornbeam.distributed.transport` for a client that calls actors on workers,
-    and `hornbeam.distributed.group_cluster` for a group of processes, in which each
+    and `hornbeam.distributed.group_matrix` for a group of processes, in which each
     makes all calls itself.
 
     Every operation ends: with the results, with an error that an actor raised, or with

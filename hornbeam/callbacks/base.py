@@ -17,6 +17,7 @@ __all__ = [
     "Score",
     "TrainingCallback",
     "described",
+    "latest_scores",
     "mean_of",
 ]
 
@@ -260,6 +261,15 @@ def described(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__} itself; call it"
     return f"a {type(value).__name__}"
+
+
+def latest_scores(evals_log: EvalsLog) -> dict[str, Score]:
+    """Return the scores of the last round, by names such as ``"valid-rmse"``."""
+    return {
+        f"{data}-{metric}": scores[-1]
+        for data, metrics in evals_log.items()
+        for metric, scores in metrics.items()
+    }
 
 
 def mean_of(score: Score) -> float:

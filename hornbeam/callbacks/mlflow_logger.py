@@ -12,6 +12,7 @@ from hornbeam.callbacks.base import (
     CallbackContainer,
     EvalsLog,
     TrainingCallback,
+    latest_scores,
     mean_of,
 )
 from hornbeam.errors import ErrorCode, ParameterError, require
@@ -73,12 +74,10 @@ class MLflowLogger(TrainingCallback):
         return model
 
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
-        for data, metrics in evals_log.items():
-            for metric, scores in metrics.items():
-                score, name = scores[-1], f"{data}-{metric}"
-                self._note(name, mean_of(score), epoch)
-                if isinstance(score, tuple):
-                    self._note(f"{name}-std", score[1], epoch)
+        for name, score in latest_scores(evals_log).items():
+            self._note(name, mean_of(score), epoch)
+            if isinstance(score, tuple):
+                self._note(f"{name}-std", score[1], epoch)
         if time.monotonic() - self._written > _LONGEST_WAIT:
             self._write()
         return False

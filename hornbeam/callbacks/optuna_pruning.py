@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hornbeam.callbacks.base import EvalsLog, TrainingCallback, mean_of
+from hornbeam.callbacks.base import (
+    EvalsLog,
+    TrainingCallback,
+    latest_scores,
+    mean_of,
+)
 from hornbeam.errors import ErrorCode, ParameterError, require
 
 if TYPE_CHECKING:
@@ -59,11 +64,7 @@ class OptunaPruning(TrainingCallback):
         self._observation_key = observation_key
 
     def after_iteration(self, model: Booster, epoch: int, evals_log: EvalsLog) -> bool:
-        latest = {
-            f"{data}-{metric}": scores[-1]
-            for data, metrics in evals_log.items()
-            for metric, scores in metrics.items()
-        }
+        latest = latest_scores(evals_log)
         if self._observation_key not in latest:
             raise ParameterError(
                 f"OptunaPruning refers to {self._observation_key!r}, which is not "

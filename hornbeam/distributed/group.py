@@ -55,6 +55,8 @@ _LONGER = 0.5
 _CHECK_INTERVAL = 0.1
 #: Seconds between two attempts to reach the tracker.
 _RETRY_DELAY = 0.5
+#: The codes of errors that other processes lead to.
+_OTHERS_FAILED = (ErrorCode.GROUP_FAILED, ErrorCode.TRACKER_NOT_FOUND)
 
 
 class _Failure:
@@ -488,8 +490,11 @@ def member(*args: Any, **options: Any) -> Iterator[Group]:
 
 
 def is_group_failure(error: BaseException) -> bool:
-    """Return whether the error says that other processes are lost or have failed."""
-    return isinstance(error, HornbeamError) and error.code == ErrorCode.GROUP_FAILED
+    """Return whether the error says that other processes are lost or have failed.
+
+    Before all have joined the group, its tracker may have ended for that.
+    """
+    return isinstance(error, HornbeamError) and error.code in _OTHERS_FAILED
 
 
 def error_of_workers(errors: Mapping[str, BaseException]) -> HornbeamError:

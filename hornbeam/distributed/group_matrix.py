@@ -1,14 +1,17 @@
-"""Matrices of which each process of a group has a part."""
+"""Matrices of which each process of a group has a part, and calls for all parts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hornbeam.backends.cluster import Cluster, RowActor
+from hornbeam.backends.cluster_rows import PartialSums
 from hornbeam.binning.cuts import Cuts
 from hornbeam.binning.dense import DenseMatrix
 from hornbeam.binning.external import ExternalMatrix
@@ -19,7 +22,6 @@ from hornbeam.data.schema import Schema
 from hornbeam.distributed.binned_rows import BinnedRows
 from hornbeam.distributed.binning import BinOptions, bin_partitions
 from hornbeam.distributed.group import Group
-from hornbeam.distributed.group_cluster import GroupCluster
 from hornbeam.distributed.partition_schema import (
     align_partition,
     check_fields,
@@ -30,8 +32,10 @@ from hornbeam.distributed.partition_schema import (
 from hornbeam.errors import DataError, ErrorCode
 from hornbeam.features.derived import DerivedFeatures
 from hornbeam.features.expansion import with_parts
+from hornbeam.shared_memory import SharedMemory
 
 __all__ = [
+    "GroupCluster",
     "GroupPart",
     "OwnRows",
     "align_part",
@@ -110,6 +114,53 @@ def align_part(data: DMatrix, part: GroupPart) -> None:
     )
     if part.derived is not None:
         data.use_derived(with_parts(data.table, part.derived), part.derived)
+
+
+class GroupCluster(Cluster):
+    """The processes of a group, each with an object that has a part of the rows.
+
+    There is no client: each process calls the methods of its own object, and all get
+    the results of all.
+
+    Parameters
+    ----------
+    group
+        The group.
+    own
+        The object of this process.
+    """
+
+    def __init__(self, group: Group, own: Any) -> None:
+        self._group, self._own = group, own
+        self.actors = [
+            RowActor(rank, name, (rank,)) for rank, name in enumerate(group.names)
+        ]
+        # A call merges at most once for each bit of the size. Others may still read the
+        # sums of a call while those of the next one are computed.
+        n_merges = group.size.bit_length()
+        self._memories = cycle([SharedMemory() for _ in range(2 * n_merges)])
+
+    def call(self, actors: Sequence[RowActor], operation: str, *args: Any) -> list[Any]:
+        return self._group.gather(
+            operation, lambda: getattr(self._own, operation)(*args)
+        )
+
+    def merge(
+        self,
+        actors: Sequence[RowActor],
+        merge: Callable[[Any, Any], Any],
+        operation: str,
+        *args: Any,
+    ) -> Any:
+        return self._group.combine(
+            operation, lambda: getattr(self._own, operation)(*args), merge
+        )
+
+    def sum(self, actors: Sequence[RowActor], operation: str, *args: Any) -> Any:
+        return self.merge(actors, self._add, operation, *args)
+
+    def _add(self, one: PartialSums, other: PartialSums) -> PartialSums:
+        return one.added(other, next(self._memories))
 
 
 class OwnRows(BinnedRows):

@@ -7,11 +7,12 @@ get. So each has the whole model at any time.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from operator import add, or_
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,10 @@ from numpy.typing import NDArray
 from hornbeam.backends.cluster import Call
 from hornbeam.backends.cluster_rows import ClusterRows, LocalRows, PartialSums
 from hornbeam.backends.factory import create_hist_backend, create_rows
-from hornbeam.backends.interface import Backend, GradientRows, GradientSource
+from hornbeam.backends.interface import Backend, GradientRows
 from hornbeam.backends.rows import Rows
 from hornbeam.binning.layout import DenseBins, ExternalBins, HistogramLayout
+from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.dart import MarginScale
 from hornbeam.boosting.evaluation import Evaluator
 from hornbeam.boosting.gradient_booster import Round
@@ -34,8 +36,8 @@ from hornbeam.data.dmatrix import DMatrix
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.data.quantile_dmatrix import QuantileDMatrix
 from hornbeam.distributed.group import Group
-from hornbeam.distributed.group_cluster import GroupCluster
 from hornbeam.distributed.group_matrix import (
+    GroupCluster,
     GroupPart,
     OwnRows,
     align_part,
@@ -51,8 +53,9 @@ from hornbeam.forest.model_file import digest
 from hornbeam.forest.tree import Tree
 from hornbeam.kernels.team import Team, give_back_team, lease, take_team
 from hornbeam.objectives.totals import as_totals, sum_steps
+from hornbeam.params import Parameters, ParameterSource
 
-__all__ = ["GroupEvaluator", "GroupMarginCache", "GroupTrainer"]
+__all__ = ["GroupBooster"]
 
 Floats = NDArray[np.float64]
 
@@ -87,7 +90,10 @@ class GroupTrainer(Trainer):
             super().step(data)
             return
         given = set_gradients
-        super().step(data, lambda rows: given(_OwnGradients(rows, data.n_rows)))
+        super().step(
+            data,
+            lambda rows: given(cast(GradientRows, _OwnGradients(rows, data.n_rows))),
+        )
 
     def _compute_gradients(self, current: Round) -> None:
         learner, rows = self._learner, current.rows
@@ -108,31 +114,17 @@ class GroupTrainer(Trainer):
         rows.set_gradients(gradients[:, own], hessians[:, own])
 
 
-class _OwnGradients(GradientRows):
-    """The rows of this process, as custom objectives see them."""
+class _OwnGradients:
+    """The rows of this process, as custom objectives see them: `n_rows` of all.
+
+    Their margins and gradients are those of this process anyway.
+    """
 
     def __init__(self, rows: GradientRows, n_rows: int) -> None:
-        self._rows, self._n_rows = rows, n_rows
+        self._rows, self.n_rows = rows, n_rows
 
-    @property
-    def n_rows(self) -> int:
-        return self._n_rows
-
-    @property
-    def n_outputs(self) -> int:
-        return self._rows.n_outputs
-
-    def margins(self) -> Floats:
-        return self._rows.margins()
-
-    def compute_gradients(self, objective: GradientSource) -> None:
-        self._rows.compute_gradients(objective)
-
-    def set_gradients(self, gradients: Any, hessians: Any) -> None:
-        self._rows.set_gradients(gradients, hessians)
-
-    def set_split_gradients(self, gradients: Any, hessians: Any) -> None:
-        self._rows.set_split_gradients(gradients, hessians)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rows, name)
 
 
 class GroupEvaluator(Evaluator):
@@ -491,3 +483,45 @@ class GroupRows(ClusterRows):
         super().close()
         self._local.rows.close()
         give_back_team(self._team)
+
+
+class GroupBooster(Booster):
+    """A booster that every process of a group trains on its part of the rows.
+
+    All processes make the same calls, and each has the whole model.
+
+    Parameters
+    ----------
+    group
+        The group.
+    params, model_file
+        As for `Booster`.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        params: ParameterSource | None = None,
+        model_file: Booster | str | os.PathLike[str] | bytes | bytearray | None = None,
+    ) -> None:
+        self._group = group
+        super().__init__(params, None, model_file)
+
+    def _compose(self, parameters: Parameters) -> None:
+        self.history = {}
+        learner = Learner(parameters)
+        predictor = Predictor(learner)
+        cache = GroupMarginCache(learner, predictor, self._group)
+        self._learner, self._predictor = learner, predictor
+        self._trainer = GroupTrainer(learner, predictor, cache, self._group)
+        self._evaluator = GroupEvaluator(learner, predictor, cache, self._group)
+
+    def copy(self) -> GroupBooster:
+        return type(self)(self._group, model_file=self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _plain, (Booster(model_file=self),)
+
+
+def _plain(booster: Booster) -> Booster:
+    return booster

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hornbeam.boosting.booster import Booster
 from hornbeam.callbacks import CallbackContainer, EvalsLog, TrainingCallback
+from hornbeam.files import replace_file
 from hornbeam.forest.model import Model
 from hornbeam.forest.model_file import encode
 
-__all__ = ["KeepState", "RunState", "latest"]
+__all__ = ["KeepState", "RunState", "StatesOnDisk", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +107,46 @@ class KeepState(TrainingCallback):
         return RunState(
             epoch, encode(model, "ubj"), parameters, self._container.state()
         )
+
+
+class StatesOnDisk:
+    """The states that workers on a machine keep; those of ended trainings are removed.
+
+    Each worker keeps its own, since all have the whole model. One that has ended does
+    not remove them, since the result of another one may be lost, and all repeated; the
+    next training does.
+
+    Parameters
+    ----------
+    folder
+        Of the machine; None: that of temporary files.
+    run
+        A random name of the training.
+    task
+        The name of the worker.
+    """
+
+    def __init__(self, folder: str | None, run: str, task: str) -> None:
+        parent = Path(folder or tempfile.gettempdir())
+        self._folder = parent / f"hornbeam-{run}"
+        self._ended = parent / f"hornbeam-{run}.ended"
+        self._task = task
+        with suppress(FileNotFoundError):  # of an attempt whose result was lost
+            self._ended.rename(self._folder)
+        for other in parent.glob("hornbeam-*.ended"):
+            shutil.rmtree(other, ignore_errors=True)
+
+    def latest(self) -> RunState | None:
+        """Return the state that came farthest; None: there is none."""
+        files = self._folder.glob("[0-9]*")
+        return latest(*(pickle.loads(path.read_bytes()) for path in files))
+
+    def keep(self, state: RunState) -> None:
+        """Keep a state, instead of the one before."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        replace_file(self._folder / self._task, [pickle.dumps(state)])
+
+    def end(self) -> None:
+        """Tell that this training has ended."""
+        with suppress(FileNotFoundError):  # nothing was kept, or another has ended
+            self._folder.rename(self._ended)

@@ -11,12 +11,14 @@ from typing import Any
 from hornbeam.distributed.connection import Connection, HandshakeError, Listener
 from hornbeam.distributed.messages import GarbledMessageError
 
-__all__ = ["PROTOCOL", "Tracker"]
+__all__ = ["LAST_WORDS", "PROTOCOL", "Tracker"]
 
 #: Increased when messages change: processes of other versions are refused.
 PROTOCOL = 2
 #: Seconds in which a process that has connected must send its first message.
 _HELLO_TIMEOUT = 10.0
+#: Seconds for the processes to leave at the end, whose lines are printed then.
+LAST_WORDS = 10.0
 
 
 @dataclass(eq=False, slots=True)
@@ -48,6 +50,7 @@ class Tracker:
     """Gathers the processes of a group and tells each of them who the others are.
 
     It stays connected to all of them: when one is lost or fails, it tells the others.
+    As a context manager it runs while the block does, and until they have left.
 
     Parameters
     ----------
@@ -104,6 +107,15 @@ class Tracker:
             self._is_running = True
             self._set_deadline()
         self._listener.start()
+
+    def __enter__(self) -> Tracker:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.wait(LAST_WORDS)
+        self.close("the training has ended")
 
     @property
     def is_running(self) -> bool:

@@ -22,13 +22,14 @@ from hornbeam.lazy import names_from
 require("ray", "ray", "hornbeam.ray")
 
 if TYPE_CHECKING:
-    from hornbeam.ray.datasets import to_dmatrix
-    from hornbeam.ray.prediction import predict
-    from hornbeam.ray.reports import (
+    from hornbeam.ray.datasets import predict, to_dmatrix
+    from hornbeam.ray.trainer import (
+        HornbeamConfig,
+        HornbeamTrainer,
         RayTrainReportCallback,
+        RowRanges,
         TuneReportCheckpointCallback,
     )
-    from hornbeam.ray.trainer import HornbeamConfig, HornbeamTrainer, RowRanges
     from hornbeam.ray.training import train
 
 __all__ = [
@@ -45,10 +46,10 @@ __all__ = [
 _HOMES = {
     "HornbeamConfig": "hornbeam.ray.trainer",
     "HornbeamTrainer": "hornbeam.ray.trainer",
-    "RayTrainReportCallback": "hornbeam.ray.reports",
+    "RayTrainReportCallback": "hornbeam.ray.trainer",
     "RowRanges": "hornbeam.ray.trainer",
-    "TuneReportCheckpointCallback": "hornbeam.ray.reports",
-    "predict": "hornbeam.ray.prediction",
+    "TuneReportCheckpointCallback": "hornbeam.ray.trainer",
+    "predict": "hornbeam.ray.datasets",
     "to_dmatrix": "hornbeam.ray.datasets",
     "train": "hornbeam.ray.training",
 }

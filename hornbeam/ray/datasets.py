@@ -1,9 +1,10 @@
-"""Datasets of Ray: split into ranges of rows, and read as matrices."""
+"""Datasets of Ray: split into ranges of rows, read as matrices, and predicted."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,20 +12,16 @@ import numpy as np
 import pyarrow as pa
 import ray
 from numpy.typing import NDArray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray import cloudpickle
 
+from hornbeam.boosting.booster import Booster
 from hornbeam.data.dmatrix import DMatrix
+from hornbeam.data.sources.first_pass import places_by_name
+from hornbeam.distributed.partitions import PartitionReader
+from hornbeam.distributed.prediction import PartitionPrediction, load_model
 from hornbeam.errors import DataError, ErrorCode, require
 
-__all__ = [
-    "Columns",
-    "Part",
-    "check_dataset",
-    "column_not_found",
-    "read_part",
-    "split_rows",
-    "to_dmatrix",
-]
+__all__ = ["Columns", "Part", "predict", "read_part", "split_rows", "to_dmatrix"]
 
 #: By the name of a field of `DMatrix`, such as "label": the name of its column, or of
 #: several that make an array of two dimensions; None: there is none. Others are
@@ -57,8 +54,6 @@ def column_not_found(column: str, present: Sequence[str], what: str) -> DataErro
 
 #: Rows of a block: the reference of its pyarrow table, the first row, and their number.
 Piece = tuple[Any, int, int]
-#: Of a block: rows and columns; of each run of a query id the id and the first row.
-_Description = tuple[int, list[str], NDArray[Any], NDArray[np.intp]]
 #: The name of a dataset, and the rows of a worker.
 Part = tuple[str, list[Piece]]
 
@@ -72,14 +67,14 @@ class Split(NamedTuple):
         The dataset, computed.
     bounds
         (ranges + 1,): the first row of each range, and the number of rows.
-    ranges
+    parts
         The rows of each range; of an empty one no rows of a block with some, so that a
         worker without rows knows the columns.
     """
 
     dataset: Any
     bounds: list[int]
-    ranges: list[list[Piece]]
+    parts: list[Part]
 
 
 def split_rows(dataset: Any, name: str, n_ranges: int, qid: str | None = None) -> Split:
@@ -97,16 +92,34 @@ def split_rows(dataset: Any, name: str, n_ranges: int, qid: str | None = None) -
         blocks = whole.to_arrow_refs()
     finally:
         options.preserve_order = before
-    found = _describe_blocks(blocks, n_ranges, qid)
-    ends = np.cumsum([0, *(size for size, _, _, _ in found)])
+    # For a task of each block Ray would start processes beside those of the workers.
+    size = len(blocks) // n_ranges + 1
+    asked = [
+        _describe.remote(qid, *blocks[start : start + size])
+        for start in range(0, len(blocks), size)
+    ]
+    found = [one for answer in ray.get(asked) for one in answer]
+    ends = np.cumsum([0, *(size for size, *_ in found)])
     n_rows = int(ends[-1])
     if n_rows == 0:
         raise DataError(
             f"the dataset {name!r} has no rows; pass at least one",
             code=ErrorCode.EMPTY_DATA,
         )
-    filled = {n: columns for n, (size, columns, _, _) in enumerate(found) if size}
-    _check_columns(filled, name, qid)
+    filled = {n: columns for n, (size, columns, *_) in enumerate(found) if size}
+    first, present = next(iter(filled.items()))
+
+    def mismatch(number: int, faults: str) -> DataError:
+        return DataError(
+            f"block {number} of the dataset {name!r} has other columns than {first}: "
+            f"{faults}; select the same columns in all",
+            code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
+        )
+
+    for number, columns in filled.items():
+        places_by_name(columns, present, partial(mismatch, number))
+    if qid is not None and qid not in present:
+        raise column_not_found(qid, present, name)
     bounds = np.linspace(0, n_rows, n_ranges + 1).astype(int)
     if qid is not None:
         ids = np.concatenate([own for size, _, own, _ in found if size])
@@ -114,80 +127,35 @@ def split_rows(dataset: Any, name: str, n_ranges: int, qid: str | None = None) -
         is_first = np.append(True, ids[1:] != ids[:-1])
         groups = np.append(np.concatenate(runs)[is_first], n_rows)
         bounds = groups[np.searchsorted(groups, bounds)]
-    ranges: list[list[Piece]] = []
+    parts: list[Part] = []
     for start, stop in pairwise(bounds.tolist()):
-        ranges.append([])
+        pieces: list[Piece] = []
         for ref, (first, end) in zip(blocks, pairwise(ends.tolist()), strict=True):
             low, high = max(start, first), min(stop, end)
-            no_rows = start == stop and first < end and not ranges[-1]
+            no_rows = start == stop and first < end and not pieces
             if low < high or no_rows:
-                ranges[-1].append((ref, max(low - first, 0), max(high - low, 0)))
-    return Split(whole, bounds.tolist(), ranges)
-
-
-def _describe_blocks(
-    blocks: Sequence[Any], n_ranges: int, qid: str | None
-) -> list[_Description]:
-    """Return descriptions of blocks, by tasks on their machines, so that none moves.
-
-    There are about as many tasks as ranges: for one of each block Ray would start
-    processes beside those of the workers.
-    """
-    # A client of a remote Ray (`ray://`) has no store that knows places.
-    is_client = ray.util.client.ray.is_connected()
-    places = {} if is_client else ray.experimental.get_object_locations(blocks)
-    by_node: dict[str, list[Any]] = defaultdict(list)
-    for ref in blocks:
-        nodes = places[ref]["node_ids"] if ref in places else []
-        by_node[next(iter(nodes), "")].append(ref)
-    size = -(-len(blocks) // n_ranges)
-    asked = []
-    for node, refs in by_node.items():
-        place = NodeAffinitySchedulingStrategy(node, soft=True) if node else "DEFAULT"
-        task = _describe.options(scheduling_strategy=place)
-        parts = [refs[start : start + size] for start in range(0, len(refs), size)]
-        asked += [(own, task.remote(own, qid)) for own in parts]
-    found: dict[Any, _Description] = {}
-    for own, answer in asked:
-        found |= zip(own, ray.get(answer), strict=True)
-    return [found[ref] for ref in blocks]
+                pieces.append((ref, max(low - first, 0), max(high - low, 0)))
+        parts.append((name, pieces))
+    return Split(whole, bounds.tolist(), parts)
 
 
 @ray.remote(num_cpus=0, name="hornbeam: describe blocks")
-def _describe(blocks: Sequence[Any], qid: str | None) -> list[_Description]:
-    """Return the descriptions of blocks.
+def _describe(
+    qid: str | None, *blocks: pa.Table
+) -> list[tuple[int, list[str], NDArray[Any], NDArray[np.intp]]]:
+    """Return of each block rows and columns, and of runs of a query id ids and starts.
 
-    Ray sends the function by value. It calls none of Hornbeam's, which the machine may
-    not have: a worker there is told so.
+    Ray sends the function by value, to where the blocks are. It calls none of
+    Hornbeam's, which the machine may not have: a worker there is told so.
     """
     found = []
-    for ref in blocks:
-        block = ray.get(ref)
+    for block in blocks:
         ids = np.empty(0)
         if qid in block.column_names:
             ids = block.column(qid).to_numpy()
         starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
         found.append((block.num_rows, block.column_names, ids[starts], starts))
     return found
-
-
-def _check_columns(
-    blocks: Mapping[int, Sequence[str]], name: str, qid: str | None
-) -> None:
-    """Raise a `DataError` unless the blocks, by number, have the same columns."""
-    first, expected = next(iter(blocks.items()))
-    for number, columns in blocks.items():
-        absent = sorted(set(expected) - set(columns))
-        unknown = sorted(set(columns) - set(expected))
-        if absent or unknown:
-            raise DataError(
-                f"the blocks of the dataset {name!r} have different columns: block "
-                f"{number} lacks {absent} and has {unknown} in addition to those of "
-                f"block {first}; select the same columns in all",
-                code=ErrorCode.PARTITION_COLUMNS_MISMATCH,
-            )
-    if qid is not None and qid not in expected:
-        raise column_not_found(qid, expected, name)
 
 
 # Matrices
@@ -238,11 +206,8 @@ def read_part(part: Part, columns: Columns, dates: str) -> DMatrix:
     """Return a matrix of the rows of a worker, with ``dates`` as for `DMatrix`."""
     name, pieces = part
     blocks = ray.get([block for block, _, _ in pieces])
-    tables = [
-        block.slice(start, size)
-        for block, (_, start, size) in zip(blocks, pieces, strict=True)
-    ]
-    return _matrix_of(tables, name, columns, dates)
+    rows = [one.slice(*own[1:]) for one, own in zip(blocks, pieces, strict=True)]
+    return _matrix_of(rows, name, columns, dates)
 
 
 def _matrix_of(
@@ -253,10 +218,9 @@ def _matrix_of(
     Errors call the dataset that they are of `name`.
     """
     present = tables[0].column_names
+    tables = [one.select(present) for one in tables]
     try:
-        table = pa.concat_tables(
-            [one.select(present) for one in tables], promote_options="permissive"
-        )
+        table = pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DataError(
             f"the blocks of the dataset {name!r} have columns of different types: "
@@ -275,3 +239,75 @@ def _matrix_of(
             values[field] = np.column_stack(arrays)
             table = table.drop_columns(several)
     return DMatrix(table, dates=dates, **values)
+
+
+# Prediction
+
+
+def predict(
+    model: Booster | str | os.PathLike[str] | bytes | bytearray,
+    dataset: Any,
+    *,
+    feature_columns: Sequence[str] | None = None,
+    keep_columns: Sequence[str] = (),
+    output_column: str = "predictions",
+    batch_size: int | None = None,
+    concurrency: int | None = None,
+    **options: Any,
+) -> Any:
+    """Return a Dataset of predictions, which is computed when it is read.
+
+    Parameters
+    ----------
+    model
+        A booster, or the path or the bytes of a model file.
+    dataset
+        A Dataset of Ray.
+    feature_columns
+        The names of its features; by default those of the model.
+    keep_columns
+        The names of columns that the result has in addition.
+    output_column
+        The name of the column of predictions. Several values of a row are an array.
+    batch_size
+        The number of rows of a task's batch; None: whole blocks.
+    concurrency
+        The maximum number of tasks at a time; None: as Ray decides.
+    options
+        Of `Booster.predict`, such as ``output_margin``, ``pred_contribs`` or
+        ``iteration_range``.
+    """
+    check_dataset(dataset, "dataset")
+    booster = model if isinstance(model, Booster) else Booster(model_file=model)
+    names = list(feature_columns or booster.model.raw_schema.names or ())
+    task = PartitionPrediction(options, PartitionReader())
+    given = cloudpickle.dumps(booster), task, names, list(keep_columns), output_column
+    return dataset.map_batches(
+        hornbeam_predict,
+        batch_size=batch_size,
+        batch_format="pyarrow",
+        fn_args=given,
+        concurrency=concurrency,
+        zero_copy_batch=True,
+    )
+
+
+_load = lru_cache(maxsize=2)(load_model)
+
+
+def hornbeam_predict(
+    batch: pa.Table,
+    pickled: bytes,
+    task: PartitionPrediction,
+    names: list[str],
+    kept: list[str],
+    output: str,
+) -> dict[str, Any]:
+    for name in (*names, *kept):
+        if name not in batch.column_names:
+            raise column_not_found(name, batch.column_names, "dataset")
+    features = batch.select(names) if names else batch.drop_columns(kept)
+    return {
+        **{name: batch.column(name).to_numpy() for name in kept},
+        output: task(_load(pickled, cloudpickle.loads), features, None),
+    }

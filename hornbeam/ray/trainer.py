@@ -1,4 +1,6 @@
-"""A trainer for Ray Train whose workers form a group, with a range of the rows each."""
+"""Ray Train and Ray Tune: a trainer whose workers form a group, with a range of the
+rows each, and callbacks that report metrics and checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,25 @@ from typing import Any
 
 import ray
 import ray.train
+import ray.tune
 from ray.data import Dataset
 from ray.train.backend import Backend, BackendConfig
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-from hornbeam.distributed.attempts import Attempts
+from hornbeam.callbacks.round_report import RoundReport
 from hornbeam.distributed.connection import Address
 from hornbeam.distributed.group import member
+from hornbeam.distributed.tracker import Tracker
 from hornbeam.ray.datasets import split_rows
 from hornbeam.ray.training import check_resources
 
-__all__ = ["HornbeamConfig", "HornbeamTrainer", "RowRanges"]
+__all__ = [
+    "HornbeamConfig",
+    "HornbeamTrainer",
+    "RayTrainReportCallback",
+    "RowRanges",
+    "TuneReportCheckpointCallback",
+]
 
 #: In a worker: the tracker of its training, and the time-out of the group.
 _addresses: list[tuple[Address, float | None]] = []
@@ -51,19 +61,20 @@ class HornbeamConfig(BackendConfig):
 
 
 class _GroupBackend(Backend):
-    """Begins an attempt where Ray Train's controller runs, and tells the workers."""
+    """Starts a tracker where Ray Train's controller runs, and tells the workers."""
 
-    _attempts: Attempts | None = None
+    _tracker: Tracker | None = None
 
     def on_training_start(self, worker_group: Any, backend_config: Any) -> None:
         self.on_shutdown(worker_group, backend_config)
-        self._attempts = Attempts(len(worker_group), ray.util.get_node_ip_address())
-        address, _ = self._attempts.begin()
-        worker_group.execute(_keep_address, address, backend_config.timeout)
+        host = ray.util.get_node_ip_address()
+        self._tracker = tracker = Tracker(len(worker_group), host, by_task=True)
+        tracker.start()
+        worker_group.execute(_keep_address, tracker.address, backend_config.timeout)
 
     def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
-        if self._attempts is not None:
-            self._attempts.end("the training has ended")
+        if self._tracker is not None:
+            self._tracker.close("the training has ended")
 
 
 def _keep_address(address: Address, timeout: float | None) -> None:
@@ -197,3 +208,21 @@ class HornbeamTrainer(DataParallelTrainer):
             if isinstance(self.data_config, RowRanges):
                 self.data_config.prepare(self.datasets, n_workers)
         return super().fit()
+
+
+class RayTrainReportCallback(RoundReport):
+    __doc__ = (RoundReport.__doc__ or "").replace(
+        "Report each round to an engine.",
+        "Report each round to Ray Train; the first worker saves the checkpoints.",
+    )
+    _report = staticmethod(ray.train.report)
+    _checkpoint = ray.train.Checkpoint
+
+
+class TuneReportCheckpointCallback(RoundReport):
+    __doc__ = (RoundReport.__doc__ or "").replace(
+        "Report each round to an engine.",
+        "Report each round to Ray Tune, whose scheduler may stop the trial.",
+    )
+    _report = staticmethod(ray.tune.report)
+    _checkpoint = ray.train.Checkpoint

@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import ray
+from ray import cloudpickle
 from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import (
     PlacementGroup,
     placement_group,
+    placement_group_table,
     remove_placement_group,
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from hornbeam import __version__
 from hornbeam.boosting.booster import Booster
 from hornbeam.boosting.custom import MetricFunction, ObjectiveFunction
 from hornbeam.callbacks import TrainingCallback
 from hornbeam.data.containers.frame import check_dates_option
-from hornbeam.distributed.attempts import Attempts, Outcome, result_of
+from hornbeam.distributed.attempts import Outcome, run_attempts, train_part
+from hornbeam.distributed.connection import Address
 from hornbeam.distributed.parameter_checks import check_cluster_training
+from hornbeam.distributed.run_state import RunState
 from hornbeam.distributed.transport import check_version
-from hornbeam.errors import (
-    ClusterError,
-    DataError,
-    ErrorCode,
-    HornbeamError,
-    ParameterError,
-)
+from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
 from hornbeam.objectives.compiled import ScalarLoss
 from hornbeam.params import Parameters, ParameterSource
 from hornbeam.ray.datasets import Part, read_part, split_rows
-from hornbeam.ray.worker import train_part
 
 __all__ = ["check_resources", "train"]
 
 #: Seconds in which all workers must be there to begin.
 _START_TIMEOUT = 60.0
-#: Seconds by which a worker may fail later than the first one before it is given up.
-_LAST_WORDS = 10.0
-#: The codes of errors that say that another worker is lost: before all have joined the
-#: group, its tracker is stopped then.
-_OTHERS_FAILED = (ErrorCode.GROUP_FAILED, ErrorCode.TRACKER_NOT_FOUND)
+#: Seconds until Ray knows that CPUs are free, and between two looks.
+_JUST_FREED, _LOOK_INTERVAL = 1.0, 0.01
 
 
 def train(
@@ -144,9 +138,7 @@ def train(
             code=ErrorCode.PARAMETER_OUT_OF_RANGE,
         )
     datasets, evaluated = _datasets(dataset, evals)
-    split = [
-        (name, split_rows(data, name, num_workers, qid)) for data, name in datasets
-    ]
+    split = [split_rows(data, name, num_workers, qid).parts for data, name in datasets]
     arguments = {
         "params": {"nthread": cpus_per_worker} | given.changed(),
         "num_boost_round": num_boost_round,
@@ -159,15 +151,24 @@ def train(
         "callbacks": list(callbacks or ()),
         "custom_metric": custom_metric,
     }
-    parts = [
-        [(name, rows.ranges[rank]) for name, rows in split]
-        for rank in range(num_workers)
-    ]
-    read = partial(read_part, columns=columns, dates=dates)
-    with _Workers(parts, (read, arguments, patience), cpus_per_worker) as workers:
+    work = partial(
+        train_part,
+        read=partial(read_part, columns=columns, dates=dates),
+        arguments=arguments,
+        patience=patience,
+        dumps=cloudpickle.dumps,
+    )
+    task, parts = ray.put(cloudpickle.dumps(work)), list(zip(*split, strict=True))
+    group = _reserve(num_workers, cpus_per_worker)
+    try:
+        names = _names(group)
+        attempt = partial(_attempt, task, parts, names, group)
+        host = ray.util.get_node_ip_address()
         booster: Booster
-        booster, booster.history = workers.train(max_failures)
-        return booster
+        booster, booster.history = run_attempts(attempt, names, host, max_failures)
+    finally:
+        remove_placement_group(group)
+    return booster
 
 
 def _datasets(
@@ -187,145 +188,75 @@ def _datasets(
     return list(datasets.values()), evaluated
 
 
-class _Workers:
-    """The tasks of a training, which are tried again if some are lost.
+def _attempt(
+    task: Any,
+    parts: Sequence[Sequence[Part]],
+    names: Sequence[str],
+    group: PlacementGroup,
+    tracker: Address,
+    start: RunState | None,
+) -> Generator[dict[int, Outcome | None], None, None]:
+    """Start tasks that train together; yield their outcomes, as an `Attempt` does.
 
-    A context manager, which ends them. They are tasks and not actors, since Ray starts
-    a process for each actor, and uses those of tasks again.
-
-    Parameters
-    ----------
-    parts
-        The rows of each worker, of each dataset.
-    common
-        The arguments of `train_part` that are the same for all workers.
-    cpus
-        The number of CPUs for each.
+    Ray starts a process for each actor, and uses those of tasks again.
     """
-
-    def __init__(
-        self, parts: Sequence[Sequence[Part]], common: tuple[Any, ...], cpus: int
-    ) -> None:
-        self._parts, self._cpus = parts, cpus
-        self._common = [ray.put(one) for one in common]
-        self._attempts = Attempts(len(parts), ray.util.get_node_ip_address())
-        #: By their tasks: the ranks of workers that have not answered.
-        self._waiting: dict[Any, int] = {}
-        #: Of all workers that were lost so far.
-        self._lost: list[str] = []
-
-    def __enter__(self) -> _Workers:
-        ranks = range(len(self._parts))
-        group = self._group = _reserve(len(ranks), self._cpus)
-        self._places = [
-            PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
-            for rank in ranks
-        ]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._attempts.end("the training has ended")
-        self._give_up()
-        remove_placement_group(self._group)
-
-    def train(self, max_failures: int) -> Any:
-        """Train until no worker is lost on the way; return the result."""
-        for _ in range(max_failures + 1):
-            found = self._attempt(_check_versions(self._places))
-            if len(found) == len(self._parts) or not all(map(_is_of_others, found)):
-                return result_of(found)
-            self._attempts.keep(*(one.state for one in found))
-        raise ClusterError(
-            f"workers were lost {max_failures + 1} times: {', '.join(self._lost)}; see "
-            "their logs (they may need more memory), or raise max_failures",
-            code=ErrorCode.WORKERS_LOST,
-        )
-
-    def _attempt(self, names: Sequence[str]) -> list[Outcome]:
-        """Let all workers train together; return the answers of those not lost.
-
-        After the first failure the group is ended, and workers that are silent long
-        after it are lost, too.
-        """
-        address, start = self._attempts.begin()
-        parts = zip(self._parts, self._places, strict=True)
-        self._waiting = {
-            train_part.options(
-                num_cpus=self._cpus,
-                name=f"hornbeam: train, worker {rank}",
-                scheduling_strategy=place,
-            ).remote(rank, own, *self._common, address, start): rank
-            for rank, (own, place) in enumerate(parts)
-        }
-        found: dict[int, Outcome] = {}
-        deadline = math.inf
-        while self._waiting and time.monotonic() < deadline:
-            ready, _ = ray.wait(list(self._waiting), timeout=1.0)
-            for ref in ready:
-                rank = self._waiting.pop(ref)
-                try:
-                    found[rank] = ray.get(ref)
-                except RayTaskError as error:  # it could not read its arguments
-                    found[rank] = Outcome(names[rank], error=error.cause)
-                except RayError:
-                    self._lost.append(names[rank])
-                has_ended = rank in found and found[rank].error is None
-                if not has_ended and deadline == math.inf:
-                    deadline = time.monotonic() + _LAST_WORDS
-                    self._attempts.end("a worker was lost, or has failed")
-        self._lost += [names[rank] for rank in self._waiting.values()]
-        self._give_up()
-        self._attempts.wait(_LAST_WORDS)
-        return [found[rank] for rank in sorted(found)]
-
-    def _give_up(self) -> None:
-        """End the processes of workers that have not answered."""
-        for ref in self._waiting:
-            ray.cancel(ref, force=True)
-        self._waiting = {}
-
-
-def _is_of_others(outcome: Outcome) -> bool:
-    """Return whether a worker has no failure but that others are lost."""
-    error = outcome.error
-    return error is None or (
-        isinstance(error, HornbeamError)
-        and error.code in _OTHERS_FAILED
-        and "worker" not in error.details
-    )
-
-
-def _check_versions(places: Sequence[PlacementGroupSchedulingStrategy]) -> list[str]:
-    """Return the names of workers; raise a `ClusterError` for one of another version.
-
-    A worker without Hornbeam could not read what its task is to do.
-    """
-    asked = [
-        _version_there.options(
-            name=f"hornbeam: version, worker {rank}", scheduling_strategy=place
-        ).remote()
-        for rank, place in enumerate(places)
-    ]
-    names = []
-    for rank, answer in enumerate(asked):
-        names.append(f"worker {rank}")
-        try:
-            host, version = ray.get(answer)
-        except RayError:
-            continue  # its machine is lost, and so will be its task
-        names[rank] += f" ({host})"
-        check_version(names[rank], version)
-    return names
-
-
-@ray.remote(num_cpus=0)
-def _version_there() -> tuple[str, str | None]:
-    """Return the host and the version of Hornbeam; Ray sends the function by value."""
+    attempt = cloudpickle.dumps((tracker, start))
+    waiting = {
+        _run.options(
+            num_cpus=group.bundle_specs[rank]["CPU"],
+            name=f"hornbeam: train, worker {rank}",
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, rank),
+        ).remote(__version__, task, attempt, rank, own): rank
+        for rank, own in enumerate(parts)
+    }
     try:
-        version = import_module("hornbeam").__version__
+        while waiting:
+            ready, _ = ray.wait(list(waiting), timeout=1.0)
+            ended = {ref: waiting.pop(ref) for ref in ready}
+            yield {rank: _outcome(ref, names[rank]) for ref, rank in ended.items()}
+    finally:
+        for ref in waiting:
+            ray.cancel(ref, force=True)
+
+
+@ray.remote(max_retries=0)
+def _run(
+    version: str, task: bytes, attempt: bytes, rank: int, parts: Sequence[Part]
+) -> tuple[str | None, Outcome | None]:
+    """Return the version of Hornbeam, and what a pickled task of this version returns.
+
+    Ray sends the function by value: a worker without Hornbeam could not read the task.
+    """
+    try:
+        found = import_module("hornbeam").__version__
     except ImportError:
-        version = None
-    return ray.util.get_node_ip_address(), version
+        found = None
+    if found != version:
+        return found, None
+    own = rank, ray.util.get_node_ip_address(), parts
+    return found, cloudpickle.loads(task)(*own, *cloudpickle.loads(attempt))
+
+
+def _outcome(ref: Any, name: str) -> Outcome | None:
+    """Return the outcome of a task; None: its process was lost.
+
+    Raises a `ClusterError` if it has another version of Hornbeam.
+    """
+    try:
+        answer: tuple[str | None, Outcome | None] = ray.get(ref)
+    except RayTaskError as error:  # it could not read its arguments
+        return Outcome(name, error=error.cause)
+    except RayError:
+        return None
+    check_version(name, answer[0])
+    return answer[1]
+
+
+def _names(group: PlacementGroup) -> list[str]:
+    """Return the names of workers, with their machines."""
+    hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+    nodes = placement_group_table(group)["bundles_to_node_id"]
+    return [f"worker {rank} ({hosts[nodes[rank]]})" for rank in sorted(nodes)]
 
 
 def _reserve(count: int, cpus: int) -> PlacementGroup:
@@ -333,16 +264,24 @@ def _reserve(count: int, cpus: int) -> PlacementGroup:
 
     Raises a `ClusterError` if they are not free: tasks would wait for them for ever.
     """
+
+    def free() -> float:
+        return float(ray.available_resources().get("CPU", 0))
+
+    needed = count * cpus
     way_out = "lower num_workers or cpus_per_worker, or add machines"
-    check_resources(count, {"CPU": count * cpus}, way_out)
+    check_resources(count, {"CPU": needed}, way_out)
+    # Ray tries a group that does not fit again after a second only: for CPUs that the
+    # training before has just freed, look sooner.
+    deadline = time.monotonic() + _JUST_FREED
+    while free() < needed and time.monotonic() < deadline:
+        time.sleep(_LOOK_INTERVAL)
     group = placement_group([{"CPU": cpus}] * count, strategy="SPREAD")
     if not group.wait(_START_TIMEOUT):
         remove_placement_group(group)
-        free = ray.available_resources().get("CPU", 0)
         raise ClusterError(
-            f"{count} workers need {count * cpus} CPU, and {free:g} of the Ray cluster "
-            f"are free after {_START_TIMEOUT:g} seconds; wait for other jobs, or "
-            f"{way_out}",
+            f"{count} workers need {needed} CPU, and {free():g} of the Ray cluster are "
+            f"free after {_START_TIMEOUT:g} seconds; wait for other jobs, or {way_out}",
             code=ErrorCode.TOO_FEW_SLOTS,
         )
     return group

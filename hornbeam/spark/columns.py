@@ -251,7 +251,7 @@ def add_predictions(
     inputs
         The columns of the UDF.
     udf
-        Of `predict_udf`.
+        Of a `Prediction`.
     outputs
         The name of each column by the field of the result; those of vectors begin with
         ``+``.

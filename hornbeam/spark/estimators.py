@@ -38,7 +38,7 @@ from hornbeam.spark.params import (
     described,
     of_learner,
 )
-from hornbeam.spark.prediction import Prediction, predict_udf
+from hornbeam.spark.prediction import Prediction
 from hornbeam.spark.rows import Features
 from hornbeam.spark.saving import Reader, Writer
 from hornbeam.spark.stage import arrange, connections, run_stage
@@ -334,7 +334,7 @@ class SparkModel(Model, SparkParams, _Saved):
             content = bytes(booster.save_raw("ubj"))
             context = dataset.sparkSession.sparkContext
             self._broadcast = context.broadcast(content)
-        udf = predict_udf(plan, self._broadcast, booster.digest())
+        udf = plan.udf(self._broadcast, booster.digest())
         return add_predictions(dataset, inputs, udf, self._outputs())
 
     def _outputs(self) -> dict[str, str]:

@@ -17,14 +17,14 @@ from pyspark.sql.pandas.functions import arrow_udf
 from hornbeam.data.schema import times_of
 from hornbeam.errors import ErrorCode, ParameterError
 from hornbeam.kernels.team import lease
-from hornbeam.spark.rows import Features, Rows, read_rows
+from hornbeam.spark.rows import Features, Rows, arrow_array, read_rows
 
-__all__ = ["Prediction", "predict_udf"]
+__all__ = ["Prediction"]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the UDF predicts.
+    """What the UDF of a struct of columns predicts.
 
     Attributes
     ----------
@@ -48,16 +48,56 @@ class Prediction:
     missing: float
     iteration_range: tuple[int, int]
 
-    @property
-    def schema(self) -> str:
-        """The type of the result."""
-        found = ["prediction double"]
+    def udf(self, model: Any, digest: str) -> Any:
+        """Return the UDF, for the broadcast bytes of a model and its digest."""
+        kind = "prediction double"
         if self.is_classifier:
-            found += ["raw array<double>", "probability array<double>"]
+            kind += ", raw array<double>, probability array<double>"
         if self.with_contrib:
             nested = "array<array<double>>" if self.is_classifier else "array<double>"
-            found.append(f"contrib {nested}")
-        return ", ".join(found)
+            kind += f", contrib {nested}"
+
+        def hornbeam_predict(structs: Iterator[pa.Array]) -> Iterator[pa.Array]:
+            booster = _booster(self.library, model, digest)
+            context = TaskContext.get()
+            booster.set_param({"nthread": 1 if context is None else context.cpus()})
+            for columns in structs:
+                batch = pa.RecordBatch.from_struct_array(columns)
+                rows = read_rows([batch], self.features, self.fields)
+                yield self._predict(booster, rows)
+
+        return arrow_udf(hornbeam_predict, kind)  # type: ignore[call-overload]
+
+    def _predict(self, booster: Any, rows: Rows) -> pa.Array:
+        columns, n_rows = booster.model.raw_schema, rows.shape[0]
+        matrix = import_module(self.library).DMatrix(
+            rows.features,
+            feature_names=columns.names,
+            feature_types=columns.types,
+            missing=self.missing,
+            **rows.fields,
+            **({"dates": "expand"} if times_of(columns) else {}),
+        )
+        predict = partial(booster.predict, matrix, iteration_range=self.iteration_range)
+        predicted = predict(output_margin=self.is_classifier)
+        found: dict[str, npt.NDArray[Any]] = {}
+        if self.is_classifier:
+            raw, probability = _of_classes(booster, predicted)
+            found["prediction"] = probability.argmax(axis=1)
+            found |= {"raw": raw, "probability": probability}
+        elif predicted.size == n_rows:
+            found["prediction"] = predicted.reshape(n_rows)
+        else:
+            raise ParameterError(
+                f"the model predicts {predicted.size // n_rows} numbers for a row, and "
+                "the prediction column has one; use get_booster().predict",
+                code=ErrorCode.UNSUPPORTED_COMBINATION,
+            )
+        if self.with_contrib:
+            contrib = predict(pred_contribs=True, strict_shape=self.is_classifier)
+            found["contrib"] = contrib
+        arrays = [_lists(values.astype(float)) for values in found.values()]
+        return pa.StructArray.from_arrays(arrays, names=list(found))
 
 
 #: The booster that this process has read last, by the digest of its model.
@@ -73,77 +113,14 @@ def _booster(library: str, model: Any, digest: str) -> Any:
     return _last[key]
 
 
-def predict_udf(plan: Prediction, model: Any, digest: str) -> Any:
-    """Return the UDF of a struct of columns.
-
-    Parameters
-    ----------
-    plan
-        What to predict.
-    model
-        The broadcast bytes of the model.
-    digest
-        Of the model.
-    """
-
-    def hornbeam_predict(structs: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        booster = _booster(plan.library, model, digest)
-        context = TaskContext.get()
-        booster.set_param({"nthread": 1 if context is None else context.cpus()})
-        for columns in structs:
-            batch = pa.RecordBatch.from_struct_array(columns)
-            yield _predict(
-                plan, booster, read_rows([batch], plan.features, plan.fields)
-            )
-
-    return arrow_udf(hornbeam_predict, plan.schema)  # type: ignore[call-overload]
-
-
-def _predict(plan: Prediction, booster: Any, rows: Rows) -> pa.Array:
-    columns, n_rows = booster.model.raw_schema, rows.shape[0]
-    matrix = import_module(plan.library).DMatrix(
-        rows.features,
-        feature_names=columns.names,
-        feature_types=columns.types,
-        missing=plan.missing,
-        **rows.fields,
-        **({"dates": "expand"} if times_of(columns) else {}),
-    )
-    predict = partial(booster.predict, matrix, iteration_range=plan.iteration_range)
-    predicted = predict(output_margin=plan.is_classifier)
-    found: dict[str, npt.NDArray[Any]] = {}
-    if plan.is_classifier:
-        raw, probability = _of_classes(booster, predicted)
-        found["prediction"] = probability.argmax(axis=1)
-        found |= {"raw": raw, "probability": probability}
-    elif predicted.size == n_rows:
-        found["prediction"] = predicted.reshape(n_rows)
-    else:
-        raise ParameterError(
-            f"the model predicts {predicted.size // n_rows} numbers for a row, and the "
-            "prediction column has one; use get_booster().predict",
-            code=ErrorCode.UNSUPPORTED_COMBINATION,
-        )
-    if plan.with_contrib:
-        found["contrib"] = predict(pred_contribs=True, strict_shape=plan.is_classifier)
-    arrays = [_lists(values.astype(float)) for values in found.values()]
-    return pa.StructArray.from_arrays(arrays, names=list(found))
-
-
 def _lists(values: npt.NDArray[np.float64]) -> pa.Array:
     """Return an Arrow array of an array, with a list for each row of it."""
-    found = _arrow(values.reshape(-1))
+    found = arrow_array(values.reshape(-1))
     for axis in range(values.ndim - 1, 0, -1):
         size = values.shape[axis]
         offsets = np.arange(0, len(found) + 1, size, dtype=np.int32)
-        found = pa.ListArray.from_arrays(_arrow(offsets), found)
+        found = pa.ListArray.from_arrays(arrow_array(offsets), found)
     return found
-
-
-def _arrow(values: npt.NDArray[Any]) -> pa.Array:
-    """Return an Arrow array of numbers; `pa.array` would import pandas."""
-    kind = pa.from_numpy_dtype(values.dtype)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _of_classes(

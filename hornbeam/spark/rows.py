@@ -25,6 +25,7 @@ __all__ = [
     "VECTOR",
     "Features",
     "Rows",
+    "arrow_array",
     "read_rows",
 ]
 
@@ -192,6 +193,12 @@ def _lists(column: pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]
         values[end - len(part) : end] = part
         end -= len(part)
     return values, lengths.astype(np.int64)
+
+
+def arrow_array(values: npt.NDArray[Any]) -> pa.Array:
+    """Return an Arrow array of numbers."""
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _numbers(data: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:

@@ -17,9 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import rand
 
-from hornbeam.distributed.attempts import result_of
+from hornbeam.distributed.attempts import Coordinator, result_of
 from hornbeam.errors import ClusterError, DataError, ErrorCode, ParameterError
-from hornbeam.spark.meeting import Coordinator
 from hornbeam.spark.task import RESULT_SCHEMA, Task, run_task
 
 __all__ = ["arrange", "connections", "run_stage"]

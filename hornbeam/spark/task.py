@@ -1,17 +1,22 @@
-"""What each task of a training stage does: reads its rows, joins the group, trains.
+"""What each task of a training stage does: reads its rows, finds the others, trains.
 
 A lost process fails the task, and Spark tries the stage again. All other errors are
 results, which the driver raises: they would come again in every attempt.
+
+The driver keeps the states of the first task. Where tasks cannot reach the driver, each
+of them keeps its own on the disk of its executor: the next attempt takes the latest
+that any of its tasks finds.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -23,13 +28,12 @@ from pyspark import BarrierTaskContext
 
 from hornbeam.data.meta_info import MetaInfo
 from hornbeam.distributed.attempts import Outcome
-from hornbeam.distributed.connection import Address
+from hornbeam.distributed.connection import Address, connect
 from hornbeam.distributed.group import Group, is_group_failure, member
-from hornbeam.distributed.messages import sendable
-from hornbeam.distributed.run_state import KeepState, latest
-from hornbeam.errors import DataError, ErrorCode
+from hornbeam.distributed.run_state import KeepState, RunState, StatesOnDisk, latest
+from hornbeam.distributed.tracker import Tracker
+from hornbeam.errors import ClusterError, DataError, ErrorCode
 from hornbeam.params import Parameters
-from hornbeam.spark.meeting import Place, meet
 from hornbeam.spark.rows import Features, Rows, read_rows
 
 if TYPE_CHECKING:
@@ -48,6 +52,10 @@ _MOST_CLASSES = 10_000
 _SAMPLING = ("subsample", "sampling_method", "top_rate", "other_rate")
 #: The size of a cell, of which a result may need several.
 _CELL_BYTES = 1 << 26
+#: Seconds for a task to reach the driver.
+_DRIVER_TIMEOUT = 60.0
+#: The folders of an executor, which Spark removes when it ends.
+_LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 
 
 @dataclass(frozen=True)
@@ -108,29 +116,31 @@ def run_task(task: Task, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
         Of the rows of this one.
     """
     context = BarrierTaskContext.get()
-    number = context.partitionId()
-    host = context.getTaskInfos()[number].address.rpartition(":")[0]
+    number, infos = context.partitionId(), context.getTaskInfos()
+    if len(infos) < task.num_workers:
+        # A task was lost after others had ended, and Spark repeats those that are
+        # missing, which would wait for the others. An error repeats all.
+        raise ClusterError(
+            f"Spark runs {len(infos)} of {task.num_workers} tasks; training needs all",
+            code=ErrorCode.WORKERS_LOST,
+        )
+    host = infos[number].address.rpartition(":")[0]
     worker = f"task {number} ({host}, process {os.getpid()})"
-    limit = task.coll["timeout"]
-    meeting = meet(context, task.num_workers, task.coordinator, task.run, limit)
-    with ExitStack() as stack, ThreadPoolExecutor(1) as thread:
-        # An exchange takes a second: meanwhile rows are read.
-        entered = thread.submit(stack.enter_context, meeting)
-        read: Future[Rows] = Future()
-        try:
-            read.set_result(read_rows(batches, task.features, task.fields))
-        except Exception as error:
-            read.set_exception(error)  # raised in the group, in all tasks
-        place = entered.result()
-        try:
-            outcome = Outcome(worker, _train(task, place, read, context.cpus()))
-        except Exception as error:
-            if _is_loss(error):
-                raise
-            context.barrier()  # all tasks end with results, or none does
-            outcome = Outcome(worker, error=sendable(error, worker))
-        if outcome.result is not None or outcome.error is not None:
-            yield from _cells(outcome)
+    name = f"{number:06d}"
+    with ThreadPoolExecutor(1) as thread:
+        # An exchange takes a second: meanwhile rows are read. Errors are raised later,
+        # in the group, in all tasks.
+        read = thread.submit(read_rows, batches, task.features, task.fields)
+        with _meet(task, context, name, host) as place:
+            outcome = Outcome.of(
+                worker, lambda: _train(task, place, name, read, context.cpus())
+            )
+            if outcome.error is not None:
+                if _is_loss(outcome.error):
+                    raise outcome.error
+                context.barrier()  # all tasks end with results, or none does
+            if outcome.result is not None or outcome.error is not None:
+                yield from _cells(outcome)
 
 
 def _cells(outcome: Outcome) -> Iterator[pa.RecordBatch]:
@@ -158,17 +168,59 @@ def _is_loss(error: Exception) -> bool:
     return is_group_failure(error) and re.search(_LOSSES, str(error)) is not None
 
 
+# Meeting
+
+
+#: What a task knows once all of an attempt have met: the address of the tracker, the
+#: last state of the attempts before that this task finds, a function that keeps one for
+#: the next attempt (None: another task does), and one that tells that this training is
+#: done, so that the next one may remove what was kept (None: this task keeps nothing).
+_Place = tuple[
+    Address,
+    RunState | None,
+    Callable[[RunState], None] | None,
+    Callable[[], None] | None,
+]
+
+
+@contextmanager
+def _meet(
+    task: Task, context: BarrierTaskContext, name: str, host: str
+) -> Iterator[_Place]:
+    """Exchange the address of the tracker, which the driver or the first task has."""
+    is_first = context.partitionId() == 0
+    address, start, end = None, None, None
+    keep: Callable[[RunState], None] | None = None
+    with ExitStack() as opened:
+        if task.coordinator is None:
+            folders = os.environ.get(_LOCAL_FOLDERS, "").split(",")
+            states = StatesOnDisk(folders[0], task.run, name)
+            start, keep, end = states.latest(), states.keep, states.end
+            if is_first:
+                limit = task.coll["timeout"] or 0
+                tracker = Tracker(task.num_workers, host, by_task=True, timeout=limit)
+                address = opened.enter_context(tracker).address
+        elif is_first:
+            link = connect(*task.coordinator, _DRIVER_TIMEOUT)
+            opened.callback(link.close)
+            address, start = link.receive()
+            keep = link.send
+        found = context.allGather(json.dumps(address))
+        yield Address(*json.loads(found[0])), start, keep, end
+
+
 # Training
 
 
 def _train(
-    task: Task, place: Place, read: Future[Rows], n_threads: int
+    task: Task, place: _Place, name: str, read: Future[Rows], n_threads: int
 ) -> tuple[bytes, EvalsLog] | None:
     """Return the model and the metrics in the first task."""
+    tracker, kept, keep, end = place
     library = import_module(task.library)
     history: EvalsLog = {}
     own = {"retries": task.coll["retry"], "timeout": task.coll["timeout"] or None}
-    with member(*place.tracker, task=place.name, **own) as group:
+    with member(*tracker, task=name, **own) as group:
         rows, params = _shared(task, group, read)
         dtrain, dvalid = _matrices(task, library, rows, params)
         evals = [(dvalid, "validation")] if dvalid is not None else []
@@ -176,8 +228,9 @@ def _train(
             evals.insert(0, (dtrain, "training"))
         callbacks = list(task.options["callbacks"] or ())
         if task.checkpoint_interval > 0:
-            start = group.combine("checkpoint", lambda: place.start, latest)
-            callbacks.append(KeepState(start, task.checkpoint_interval, place.keep))
+            start = group.combine("checkpoint", lambda: kept, latest)
+            keeper = KeepState(start, task.checkpoint_interval, keep)
+            callbacks.append(keeper)
         booster = library.train(
             {**params, "nthread": n_threads},
             dtrain,
@@ -186,8 +239,8 @@ def _train(
             **{**task.options, "callbacks": callbacks},
         )
         group.gather("end", lambda: None)  # an error before this is one of all tasks
-    if place.end is not None:
-        place.end()
+    if end is not None:
+        end()
     return (bytes(booster.save_raw("ubj")), history) if group.rank == 0 else None
 
 

@@ -1,4 +1,4 @@
-"""Callbacks that report metrics and checkpoints to Ray Train and Ray Tune."""
+"""Callbacks that report metrics and checkpoints of each round to an engine."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import ray.train
-import ray.tune
-
 from hornbeam.boosting.booster import Booster
-from hornbeam.callbacks import EvalsLog, TrainingCallback
-from hornbeam.callbacks.base import mean_of
+from hornbeam.callbacks.base import EvalsLog, TrainingCallback, latest_scores, mean_of
 from hornbeam.distributed import joined_group
 from hornbeam.errors import ErrorCode, ParameterError
 
-__all__ = ["RayTrainReportCallback", "TuneReportCheckpointCallback"]
+__all__ = ["RoundReport"]
 
 
-class _Report(TrainingCallback):
-    """Base of callbacks that report each round.
+class RoundReport(TrainingCallback):
+    """Report each round to an engine.
 
     Parameters
     ----------
@@ -40,8 +36,10 @@ class _Report(TrainingCallback):
 
     CHECKPOINT_NAME = "model.ubj"
     runs_last = True
-    #: Reports metrics and a checkpoint.
+    #: Reports a dict of metrics, and perhaps a ``checkpoint``.
     _report: Callable[..., None]
+    #: Makes a checkpoint of a folder, whose path its method ``as_directory`` gives.
+    _checkpoint: Callable[[str], Any]
 
     def __init__(
         self,
@@ -96,14 +94,11 @@ class _Report(TrainingCallback):
             return
         with TemporaryDirectory() as folder:
             model.save_model(Path(folder, self._filename))
-            self._report(self._latest, checkpoint=ray.train.Checkpoint(folder))
+            self._report(self._latest, checkpoint=self._checkpoint(folder))
 
     def _chosen(self, evals_log: EvalsLog) -> dict[str, Any]:
-        found = {
-            f"{data}-{metric}": mean_of(scores[-1])
-            for data, metrics in evals_log.items()
-            for metric, scores in metrics.items()
-        }
+        latest = latest_scores(evals_log)
+        found: dict[str, Any] = {name: mean_of(one) for name, one in latest.items()}
         for name in (self._names or {}).values():
             if name not in found:
                 raise ParameterError(
@@ -115,19 +110,3 @@ class _Report(TrainingCallback):
         if self._names is not None:
             found = {shown: found[name] for shown, name in self._names.items()}
         return found if self._postprocess is None else self._postprocess(found)
-
-
-class RayTrainReportCallback(_Report):
-    __doc__ = (_Report.__doc__ or "").replace(
-        "Base of callbacks that report each round.",
-        "Report each round to Ray Train; the first worker saves the checkpoints.",
-    )
-    _report = staticmethod(ray.train.report)
-
-
-class TuneReportCheckpointCallback(_Report):
-    __doc__ = (_Report.__doc__ or "").replace(
-        "Base of callbacks that report each round.",
-        "Report each round to Ray Tune, whose scheduler may stop the trial.",
-    )
-    _report = staticmethod(ray.tune.report)
