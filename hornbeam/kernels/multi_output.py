@@ -842,7 +842,9 @@ def add_multi_output_trees(
             last = own.size - 1
             for i in range(own.size):
                 later = values[np.uint64(own[min(i + _LEAVES_AHEAD, last)])]
+                # The values of a leaf may begin in one cache line and end in the next.
                 prefetch(later, np.uint64(0))
+                prefetch(later, np.uint64(later.size - 1))
                 leaf = np.uint64(own[i])
                 for k in range(values.shape[1]):
                     own_margins[i, k] += values[leaf, k]
