@@ -57,7 +57,9 @@ async def open_channel(
     """
     comm = None
     try:
-        comm = await connect(address, timeout, **connection_args)
+        # It waits longer for a process that is stopped than it was told to.
+        opening = connect(address, timeout, **connection_args)
+        comm = await asyncio.wait_for(opening, timeout)
         await comm.write({"op": "hornbeam_channel", "key": key})
         if await asyncio.wait_for(comm.read(), timeout) is True:
             return _detach(comm)
