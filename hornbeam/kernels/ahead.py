@@ -180,7 +180,7 @@ def _with_sets(names: tuple[str, ...], layouts: list[Any]) -> list[Any]:
             known = getattr(import_module(module), tuple_type)._fields
             items[name] = [of, *_with_sets(known, fields)]
         elif name in _SETS:
-            items[name] = re.sub(r"\w+\[", "uint64[", layout)
+            items[name] = re.sub(r"\w+\[", "u8[", layout)
     return [*items.values()]
 
 

@@ -1,9 +1,10 @@
 """Signatures of kernels, as JSON: the Numba types of the arguments of a call.
 
-The type of an array is written as Numba writes it in a signature: ``float64[:, ::1]``
-has rows one after the other, and ``const`` is one that is not written to. Records are
-named by the constant of `hornbeam.kernels.layout`, or of another module of kernels,
-that is their NumPy type. A tuple is a list, of its class and its items.
+A number has NumPy's code of its type, and an array is written as Numba writes it in a
+signature: ``f8[:, ::1]`` has rows one after the other, and ``const`` is one that is not
+written to. Records are named by the constant of `hornbeam.kernels.layout`, or of
+another module of kernels, that is their NumPy type. A tuple is a list, of its class and
+its items.
 
 A file has a signature in a line, with semicolons between the types, and each tuple
 once, under the name by which signatures and other tuples refer to it. Names of the
@@ -61,14 +62,14 @@ def layout_of(kind: Any) -> Any:
             axes[-1 if kind.layout == "C" else 0] = "::1"
         constant = "" if kind.mutable else "const "
         return f"{constant}{_element(as_dtype(kind.dtype))}[{', '.join(axes)}]"
-    return str(kind)
+    return _element(as_dtype(kind))
 
 
 @cache
 def _element(dtype: np.dtype) -> str:
     """Return the name of the type of an array's elements."""
     if dtype.names is None:
-        return dtype.name
+        return dtype.str[1:]
     for module, name, constant in _constants():
         if isinstance(constant, np.dtype) and constant == dtype:
             return f"{module}.{name}"
@@ -103,7 +104,7 @@ def type_of(layout: Any) -> Any:
         return types.Array(
             from_dtype(dtype), axes.count(",") + 1, order, readonly=bool(constant)
         )
-    return types.boolean if layout == "bool" else getattr(types, layout)
+    return getattr(types, layout)
 
 
 def _named(name: str) -> Any:
