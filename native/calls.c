@@ -533,13 +533,17 @@ static PyObject *repeat(PyObject *module, PyObject *arguments)
     (void)module;
     PyObject *capsule, *list, *ended;
     long long times;
-    if (!PyArg_ParseTuple(arguments, "OLOO!:repeat", &capsule, &times, &ended,
-                          &PyList_Type, &list))
+    if (!PyArg_ParseTuple(arguments, "OLO!O!:repeat", &capsule, &times, &PyArray_Type,
+                          &ended, &PyList_Type, &list))
         return NULL;
     Threads *threads = PyCapsule_GetPointer(capsule, THREADS);
     Py_ssize_t count = PyList_Size(list);
     if (threads == NULL)
         return NULL;
+    if (times < 1 || count < 1) {
+        PyErr_SetString(PyExc_ValueError, "repeat needs a call, and to make it once");
+        return NULL;
+    }
     Call *calls = PyMem_Calloc((size_t)count + 1, sizeof *calls);
     Arguments *taken = PyMem_Calloc((size_t)count + 1, sizeof *taken);
     PyObject *result = NULL;

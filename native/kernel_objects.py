@@ -49,9 +49,9 @@ LEVELS = {
 }
 
 #: Kernels and parts with code of their own for a level, where that was measured to take
-#: at least 5 % less time than the code of the level below, and makes a fit or prediction
-#: faster that uses it. All others have the code of the lowest level. A module stands
-#: for all its kernels; docs/decisions/0027 says why.
+#: at least 5 % less time than the code of the level below, and to make a fit faster, or
+#: a prediction. All others have the code of the lowest level. A module stands for all
+#: its kernels; docs/decisions/0027 says why.
 FASTER = {
     "v3": frozenset(
         {

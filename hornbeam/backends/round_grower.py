@@ -183,6 +183,6 @@ def grow_rounds(
     of_nodes = NodeColumns(
         right, feature, default_left, split_type, value, gain, cover, weight
     )
-    own_sets = kept.sets[:total].view(np.uint64)
+    own_sets = kept.set_bytes[:total].view(np.uint64)
     nodes = GrownTree(left, parent, kept.splits[:total], own_sets, of_nodes)
     return GrownRounds(nodes, starts)

@@ -68,17 +68,17 @@ class GBTree(GradientBooster):
             return 0
         model = learner.model
         of_trees = training.cuts, not model.exact_features
+        outputs = range(settings.outputs)
         try:
             trees = grow_rounds(training.backend, learner.objective, wanted, *of_trees)
+            if trees:
+                self._predictor.clear()
+            for first in range(0, len(trees), len(outputs)):
+                model.append_round(trees[first : first + len(outputs)], outputs)
         except BaseException:
             self._cache.discard(training)  # the margins may have more trees
             raise
-        outputs = range(settings.outputs)
-        for first in range(0, len(trees), len(outputs)):
-            model.append_round(trees[first : first + len(outputs)], outputs)
-        if trees:
-            self._predictor.clear()
-            training.weights = model.weights
+        training.weights = model.weights
         return len(trees) // len(outputs)
 
     def _round(self, *parts: Any) -> TreeRound:

@@ -52,7 +52,7 @@ class KeptTrees(NamedTuple):
         (trees + 1,) int64: the first node of each tree.
     count
         (1,) int64: the number of trees.
-    splits, sets
+    splits, set_bytes
         (nodes,) SPLIT_DTYPE and (nodes, bytes) uint8: see `TreeTables`.
     integers, flags, floats
         (4, nodes) int32, (2, nodes) uint8 and (4, nodes) float32: see `TreeArrays`.
@@ -61,7 +61,7 @@ class KeptTrees(NamedTuple):
     starts: NDArray[np.int64]
     count: NDArray[np.int64]
     splits: NDArray[np.void]
-    sets: NDArray[np.uint8]
+    set_bytes: NDArray[np.uint8]
     integers: NDArray[np.int32]
     flags: NDArray[np.uint8]
     floats: NDArray[np.float32]
@@ -162,7 +162,7 @@ def keep_tree(
     sync,
     state,  # (STATE_SIZE,) int64
     splits,  # (nodes,) SPLIT_DTYPE
-    sets,  # (nodes, bytes) uint8
+    set_bytes,  # (nodes, bytes) uint8
     leaves,  # (nodes,) int64: the nodes of the leaves
     integers,  # (4, nodes) int32
     flags,  # (2, nodes) uint8
@@ -181,8 +181,8 @@ def keep_tree(
     begin = kept.starts[number]
     for node in range(count):
         kept.splits[begin + node] = splits[node]
-        for place in range(sets.shape[1]):
-            kept.sets[begin + node, place] = sets[node, place]
+        for place in range(set_bytes.shape[1]):
+            kept.set_bytes[begin + node, place] = set_bytes[node, place]
         for row in range(integers.shape[0]):
             kept.integers[row, begin + node] = integers[row, node]
             kept.floats[row, begin + node] = floats[row, node]

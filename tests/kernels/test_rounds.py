@@ -164,7 +164,7 @@ def test_trees_are_kept_one_after_the_other(fault):
     assert ended[0] == (fault is not None)
     assert kept.count[0] == len(expected)
     assert kept.starts[: len(expected) + 1].tolist() == ([0, 5] if fault else [0, 5, 8])
-    found = kept.splits["gain"], kept.sets, *(c.T for c in kept[4:])
+    found = kept.splits["gain"], kept.set_bytes, *(c.T for c in kept[4:])
     for own, parts in zip(found, zip(*expected, strict=True), strict=True):
         np.testing.assert_array_equal(
             own[: kept.starts[len(expected)]], np.concatenate(parts)
