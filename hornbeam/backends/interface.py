@@ -193,6 +193,13 @@ class GrowthLimits:
         above_epsilon = math.nextafter(self.gain_epsilon, math.inf)
         return above_epsilon if self.prunes else max(self.gamma, above_epsilon)
 
+    def weighs_early(self, path_smooth: float) -> bool:
+        """Return whether nodes may be weighed as soon as their tree is grown.
+
+        Otherwise some weights follow from pruning, or from those of other nodes.
+        """
+        return not (self.prunes or self.symmetric or path_smooth > 0.0)
+
     def rules(
         self, split: SplitRules, scales: NDArray[np.float64], packs: bool, columns: int
     ) -> GrowthRules:

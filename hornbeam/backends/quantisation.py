@@ -102,16 +102,12 @@ def _scales(exponents: tuple[tuple[int, int], ...], n_rows: int) -> Quantisation
 
     They are the same in most rounds of a training.
     """
-    packed, wide = (
-        np.array(
-            [
-                [unit(e, own) for e, own in zip(pair, bits, strict=True)]
-                for pair in exponents
-            ]
-        )
-        for bits in bits_of(n_rows)
-    )
-    return QuantisationScales(packed, wide)
+    packed, wide = bits_of(n_rows)
+    return QuantisationScales(_units(exponents, packed), _units(exponents, wide))
+
+
+def _units(exponents: tuple[tuple[int, int], ...], bits: tuple[int, int]) -> Floats:
+    return np.array([(unit(g, bits[0]), unit(h, bits[1])) for g, h in exponents])
 
 
 def bits_of(n_rows: int) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -386,7 +386,6 @@ class RowState:
                 (add_leaf_values, threads, *own, rows.single)
                 for own in zip(leaf_of, values, rows.margins, strict=True)
             ]
-        self._writer.begin()
         calls.append(self._writer.call(loss.kernel, rows, loss.kernel_numbers))
         return RoundCalls(
             calls,
@@ -405,13 +404,13 @@ class RowState:
 
     def end_rounds(self, calls: RoundCalls, leaf_values: Values | None) -> None:
         """Let the margins lack these leaf values, (outputs, leaves); None: none."""
-        if len(calls.outputs) == 1:
+        if leaf_values is None:
             self._rows = self._complete
-            if leaf_values is not None:
-                self._rows = self._complete._replace(
-                    leaf_of=self.leaf_of, leaf_values=leaf_values
-                )
-        elif leaf_values is not None:
+        elif len(calls.outputs) == 1:
+            self._rows = self._complete._replace(
+                leaf_of=self.leaf_of, leaf_values=leaf_values
+            )
+        else:
             for output, own, margins in zip(
                 calls.outputs, leaf_values, self._complete.margins, strict=True
             ):

@@ -149,8 +149,7 @@ class TreeSettings:
         draws = self._sampler is None or self._draws_rows
         limited = self._is_costed or self._constraints is not None
         limited = limited or self.split_params.counts_rows
-        # Then the kernel of the tree does not weigh its nodes.
-        weighs = not (prunes or symmetric or p.path_smooth > 0.0)
+        weighs = self.limits.weighs_early(p.path_smooth)
         self.all_alike = (
             (learner.objective.by_row and weighs and not (draws or limited))
             and p.num_parallel_tree == 1

@@ -89,8 +89,7 @@ def grow_tree(
     """
     backend.begin_tree(output, params, columns.columns, sample)
     sides = None
-    weighs = constants is None and not (limits.prunes or params.path_smooth > 0.0)
-    weighs = weighs and not limits.symmetric  # some weights are inherited
+    weighs = constants is None and limits.weighs_early(params.path_smooth)
     if constraints is not None and constraints.directions is not None:
         weighs = False  # weights have bounds
     rate = learning_rate if weighs else None

@@ -48,17 +48,14 @@ class GradientWriter:
         lane = min(LANE_ROWS, max(_LANE_MEMORY // columns, _FEWEST_ROWS))
         self._scratch = np.empty((self._threads, columns, lane))
 
-    def begin(self) -> None:
-        """Forget the largest gradients."""
-        self._largest.fill(0)
-
     def call(
         self,
         kernel: Callable[..., None],
         rows: LossRows,
         numbers: NDArray[np.float64],
     ) -> Call:
-        """Return the call that writes the gradients of these rows; see `write`."""
+        """Begin to look for the largest; return the call that writes gradients."""
+        self._largest.fill(0)
         return kernel, self._threads, rows, numbers, self.new, self._scratch
 
     def write(
@@ -71,7 +68,6 @@ class GradientWriter:
 
         `numbers` are the scalar arguments of the kernel.
         """
-        self.begin()
         self._team.run(*self.call(kernel, rows, numbers))
         if self._threads > 1:
             self._largest[0] = np.maximum.reduce(self._largest)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hornbeam.kernels.jit import kernel
+from hornbeam.kernels.jit import inline, kernel
 from hornbeam.kernels.layout import COARSE_GRADIENT_BITS, COARSE_HESSIAN_BITS
 from hornbeam.kernels.plan import free_slots
 from hornbeam.kernels.tree_growth import enter_root
@@ -83,6 +83,22 @@ def is_precise(largest: float, total: int, n_rows: int, side: int) -> bool:
     return largest == 0.0 or total >= least
 
 
+@inline
+def _take_largest(bits, floats, output, side):
+    """Return the largest of all threads, and set it to 0; `floats` view the bits.
+
+    The bits of non-negative floats are ordered as the floats are, NaN is the largest.
+    """
+    most = bits[0, output, side]
+    for number in range(1, bits.shape[0]):
+        most = max(most, bits[number, output, side])
+        bits[number, output, side] = 0
+    bits[0, output, side] = most
+    largest = np.float64(floats[0, output, side])
+    bits[0, output, side] = 0
+    return largest
+
+
 @kernel
 def choose_units(
     thread_id,
@@ -99,23 +115,14 @@ def choose_units(
     if thread_id > 0:
         return
     for side in range(2):
-        most = 0.0
         if new.double.largest.size == 0:
-            single = new.single.largest.view(np.float32)
-            for number in range(single.shape[0]):
-                value = np.float64(single[number, output, side])
-                if not math.isfinite(value):
-                    ended[0] = 1
-                most = max(most, value)
-                single[number, output, side] = 0.0
+            single = new.single.largest
+            most = _take_largest(single, single.view(np.float32), output, side)
         else:
-            double = new.double.largest.view(np.float64)
-            for number in range(double.shape[0]):
-                value = double[number, output, side]
-                if not math.isfinite(value):
-                    ended[0] = 1
-                most = max(most, value)
-                double[number, output, side] = 0.0
+            double = new.double.largest
+            most = _take_largest(double, double.view(np.float64), output, side)
+        if not math.isfinite(most):
+            ended[0] = 1
         largest[side] = most
         exponent = math.frexp(most)[1]
         for kind in range(2):
